@@ -18,8 +18,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
+from results.analysis.panels import Panel, split_panels
 from results.analysis.rows import Group, TableRow
 from results.audit.__main__ import main as audit
+from results.breakdown.gains import break_down
 from results.breakdown.group_files import FOLDER, groups_above
 from results.experiments.experiment import values_of
 from results.experiments.experiment_file import load_experiment
@@ -70,6 +72,19 @@ def test_the_audit_of_all_records_finds_nothing(capsys):
     scores = sum(len(item.record.scores.get("test", ())) for item in collect([PUBLISHED]).found)
     assert (status, out.count("\n")) == (0, 1), out
     assert out.startswith(f"audit: {records:,} records, {scores:,} test scores from ")
+
+
+def test_gains_and_errors_removed_agree_about_zero():
+    """In every row of the tables, and on every kind of test examples."""
+    found = collect([PUBLISHED])
+    rows = summarise(found, Selection(headline=load_experiment("table1"))).rows
+    panels = [Panel(row, label) for row in rows for label in ["", *row.labels]]
+    kinds = break_down(split_panels(rows)[0], found.found).panels
+    shown = [*panels, *(Panel(kind.row, panel.label) for panel, own in kinds for of in own.values() for kind in of)]
+    both = [(own.row.interval(own.label), own.row.cut_interval(own.label)) for own in shown]
+    known = [(gain, cut) for gain, cut in both if gain and cut]
+    assert len(known) > 100
+    assert [pair for pair in known if pair[0].sign != pair[1].sign] == []
 
 
 def test_readme_shows_the_table_of_the_mini_suite_as_it_is_printed(capsys):

@@ -2,13 +2,13 @@
 
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from results.analysis.names import arm_title, default_pair, sort_key, task_title
 from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings, runs_in_words
-from results.analysis.rows import MINI, Group, Summary, TableRow, column_order, comparable_parts
+from results.analysis.rows import MINI, Group, Lender, Summary, TableRow, column_order, comparable_parts, lenders_of
 from results.audit.scores import REMEDY, unlike_metrics
 from results.experiments.cell import NAMED
 from results.experiments.experiment import Experiment, values_of
@@ -125,7 +125,7 @@ def _row(
     # Plain runs have an empty label and come first.
     groups.sort(key=lambda group: (group.label, column_order(group.features, compared)))
     failed = [item for item in found if item.record.status == "failed"]
-    row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared, named)
+    row = TableRow(data, task, groups, failed, load_paper().compared(data, task), compared, named, lenders_of(groups))
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in row.failed]
     wanted = [setting for name in compared for setting in arm_settings(name)[1]]
     findings += [Finding("note", text, wrong, row=key) for text, wrong in row_warnings(row, wanted, {})]
@@ -256,6 +256,30 @@ def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | 
     for text in unlike_metrics(record, examples or ()):
         findings.append(Finding("note", f"{item.path}: {text}; {REMEDY}", wrong=True, row=record.identity.row))
     return examples
+
+
+def lenders_among(found: Sequence[FoundRecord], shown: Callable[[RunRecord], RunRecord | None]) -> list[Lender]:
+    """The groups of one task's runs that single runs borrow their deviation from, with examples.
+
+    Args:
+        found: The runs.
+        shown: A run's record with the score to show as its main one; None if it has none.
+    """
+    cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
+    items = {item.record.fingerprint: item for item in found if item.record.status == "finished"}
+    for item in items.values():
+        record, identity = shown(item.record), item.record.identity
+        if record and identity.fold is None:
+            cells[identity.features, fingerprint(identity.typed_variant)].append(ScoredRun(record, None))
+    groups = (group for cell in cells.values() for group in groups_of(of_newest_recipe(cell, "", []))[0])
+    return [
+        replace(own, group=replace(own.group, examples=[_examples_of(items[key], []) for key in _keys(own.group)]))
+        for own in lenders_of(groups)
+    ]
+
+
+def _keys(group: Group) -> list[str]:
+    return [record.fingerprint for record in group.records]
 
 
 def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Finding]) -> list[ScoredRun]:

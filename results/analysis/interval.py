@@ -3,7 +3,11 @@
 An interval is the estimate plus and minus a Student quantile of its standard error. Three things vary independently:
 the seeds of either arm, and the test examples. Examples are paired: one that is hard for one arm tends to be hard for
 the other. Their part is measured by leaving out one at a time, or one cluster (an article, a document) at a time where
-examples of a cluster are alike. Seeds are not paired, since equal seeds of two arms were found to be unrelated.
+examples of a cluster are alike. Seeds are not paired, since equal seeds of two arms were found to be unrelated. A fold
+has test examples and trainings of its own, so that leaving out one fold at a time shows all that varies.
+
+The share of errors removed has Fieller's interval: all shares that the test behind the gain's interval does not reject.
+So both include zero, or neither does.
 
 The intervals are for one trained biLM and one untrained control: what training them again would change is not in them.
 """
@@ -11,21 +15,21 @@ The intervals are for one trained biLM and one untrained control: what training 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
-from results.analysis.paper_scores import relative_error_cut
 from results.analysis.student import Part, combined, quantile, two_sided_p
+from results.records.identity import FOLD
 
 if TYPE_CHECKING:
     import numpy as np
 
+LEVEL = 0.05  # of all tests
 FEW_SEEDS = 3  # below, a deviation is hardly known: tables mark such intervals
 _ROUNDING = 1e-9  # points; what is smaller comes from rounding, and is 0
 
-Over = Literal["examples and seeds", "examples", "seeds"]
+Over = Literal["examples and seeds", "examples", "seeds", "folds"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class Interval:
         low: Its lower end, in points or percent.
         high: Its upper end.
         p: The two-sided p-value of no difference.
-        over: What varies; "examples" if both arms have only one seed.
-        seeds: The number of seeds of the arm that has fewer.
+        over: What varies; "examples" if no deviation between seeds is known.
+        seeds: The number of seeds of the arm that has fewer; of folds, if these are what varies.
         unit: What clusters examples, such as "article"; empty where every example stands alone.
         clusters: The number of clusters that were left out in turn; None if single examples were, because there is no
             unit, or because it is not known which examples share one.
@@ -69,14 +73,17 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """The intervals of the gain in points, and of the share of errors removed in percent."""
+    """The intervals of the gain in points, and of the share of errors removed in percent.
+
+    `cut` is None if the baseline's errors may be none, so that no share of them is too large.
+    """
 
     gain: Interval
     cut: Interval | None
 
 
 @dataclass(frozen=True)
-class _Arm:
+class ArmScores:
     """One arm: its scores, and what each cluster of test examples adds to them.
 
     Attributes:
@@ -84,24 +91,83 @@ class _Arm:
         shares: What each cluster adds to the mean score, as deviations from their mean, times the number of clusters.
         noise: The part of the variance between seeds that is chance within the test set, so that leaving out examples
             shows it too; 0 for one run.
+        df: The degrees of freedom of the variance between seeds; by default one less than seeds.
     """
 
     scores: Sequence[float]
     shares: np.ndarray | None = None
     noise: float = 0.0
+    df: int | None = None
 
     @property
     def mean(self) -> float:
+        """The mean score."""
         return statistics.fmean(self.scores)
 
     @property
     def variance(self) -> float:
-        return statistics.variance(self.scores)
+        """The variance between seeds; 0 for one run."""
+        return statistics.variance(self.scores) if len(self.scores) > 1 else 0.0
 
 
-def has_numpy() -> bool:
-    """Whether numpy is installed; without it a table has no intervals over examples."""
-    return find_spec("numpy") is not None
+@dataclass(frozen=True)
+class _Pair:
+    """Two arms, the arm whose deviation between seeds a single run borrows, and whether clusters are folds."""
+
+    first: ArmScores
+    second: ArmScores
+    lender: ArmScores | None = None
+    folds: bool = False
+
+    def variance(self, slopes: tuple[float, float]) -> Part:
+        """The variance of the sum of both means, each times its slope."""
+        seeds, noise = self._of_seeds(slopes)
+        if self.first.shares is None or self.second.shares is None:
+            return combined(seeds)
+        size = len(self.first.shares)
+        shares = slopes[0] * self.first.shares + slopes[1] * self.second.shares
+        whole = float((shares**2).sum()) / (size * (size - 1))
+        if self.folds:
+            return combined([Part(whole, size - 1)])
+        examples = max(whole - noise, 0.0)
+        df = max((size - 1) * (examples / whole) ** 2, 1.0) if whole else 1.0
+        return combined([*seeds, Part(examples, df)])
+
+    def _of_seeds(self, slopes: tuple[float, float]) -> tuple[list[Part], float]:
+        """The parts from seeds, and how much of them is chance within the test set."""
+        weights = dict[tuple[float, ...], float]()  # by the scores that give a deviation, so that none counts twice
+        known = dict[tuple[float, ...], ArmScores]()
+        for slope, arm, other in ((slopes[0], self.first, self.second), (slopes[1], self.second, self.first)):
+            source = arm if len(arm.scores) > 1 else self.lender or other
+            key = tuple(source.scores)
+            weights[key] = weights.get(key, 0.0) + slope**2 / len(arm.scores)
+            if key not in known or source is self.lender:
+                known[key] = source
+        several = [(own, weights[key]) for key, own in known.items() if len(own.scores) > 1]
+        parts = [Part(weight * own.variance, own.df or len(own.scores) - 1) for own, weight in several]
+        return parts, sum(weight * own.noise for own, weight in several)
+
+    @property
+    def over(self) -> Over:
+        """What varies."""
+        if self.first.shares is None or self.second.shares is None:
+            return "seeds"
+        if self.folds:
+            return "folds"
+        return "examples and seeds" if self._of_seeds((-1.0, 1.0))[0] else "examples"
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds, or folds, of the arm that has fewer."""
+        if self.folds and self.first.shares is not None:
+            return len(self.first.shares)
+        return min(len(self.first.scores), len(self.second.scores))
+
+    @property
+    def varies(self) -> bool:
+        """Whether the seeds or examples of an arm have different scores."""
+        parts = [part for arm in (self.first, self.second) for part in (arm.scores, arm.shares) if part is not None]
+        return any(max(part) - min(part) > _ROUNDING for part in parts)
 
 
 def paired_intervals(
@@ -110,6 +176,7 @@ def paired_intervals(
     recompute: Callable[[np.ndarray], np.ndarray],
     clusters: Sequence[float] | None = None,
     unit: str = "",
+    lender: ArmScores | None = None,
 ) -> Intervals | None:
     """The intervals of the second arm's gain over the first, over test examples and seeds; None if nothing varies.
 
@@ -119,9 +186,12 @@ def paired_intervals(
         recompute: Scores in percent from sums of counts, (..., counts) -> (...).
         clusters: The number of each example's cluster; None if every example stands alone, or clusters are unknown.
         unit: The name of the clusters.
+        lender: The arm whose deviation between seeds a single run borrows; by default that of the other arm.
     """
-    arms = [_arm(counts, recompute, clusters) for counts in (first, second)]
-    found = _intervals(*arms)
+    if clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters):
+        clusters, unit = None, ""  # such as sentences without documents
+    arms = [measured(counts, recompute, clusters) for counts in (first, second)]
+    found = _intervals(_Pair(arms[0], arms[1], lender, unit == FOLD))
     if found is None:
         return None
     size = None if clusters is None else len(set(clusters))
@@ -129,14 +199,18 @@ def paired_intervals(
     return Intervals(replace(found.gain, unit=unit, clusters=size), cut)
 
 
-def seed_intervals(first: Sequence[float], second: Sequence[float]) -> Intervals | None:
+def seed_intervals(
+    first: Sequence[float], second: Sequence[float], lender: ArmScores | None = None
+) -> Intervals | None:
     """The intervals from scores of seeds alone, as Welch computes them; None if nothing varies."""
-    return _intervals(_Arm(first), _Arm(second))
+    return _intervals(_Pair(ArmScores(first), ArmScores(second), lender))
 
 
-def _arm(counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clusters: Sequence[float] | None) -> _Arm:
-    """Scores and shares of one arm's runs, (seeds, examples, counts)."""
-    import numpy as np  # imported here: the table itself needs only the standard library
+def measured(
+    counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clusters: Sequence[float] | None
+) -> ArmScores:
+    """The arm with these counts of its runs' test examples, (seeds, examples, counts)."""
+    import numpy as np  # imported here: slow to import
 
     if clusters is not None:
         order = np.argsort(clusters, kind="stable")
@@ -146,64 +220,55 @@ def _arm(counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clus
     totals = counts.sum(axis=1)  # (seeds, counts)
     scores = recompute(totals)
     if size < 2:
-        return _Arm(scores.tolist())
+        return ArmScores(scores.tolist())
     left_out = recompute(totals[:, None] - counts)  # (seeds, clusters)
     shares = (size - 1) * (left_out.mean(axis=1, keepdims=True) - left_out)
     mean_shares = shares.mean(axis=0)
     noise = ((shares - mean_shares) ** 2).sum() / (max(seeds - 1, 1) * (size - 1) * size)
-    return _Arm(scores.tolist(), mean_shares, float(noise))
+    return ArmScores(scores.tolist(), mean_shares, float(noise))
 
 
-def _intervals(first: _Arm, second: _Arm) -> Intervals | None:
+def corrected_signs(intervals: Mapping[str, Interval | None]) -> dict[str, int]:
+    """Name -> the sign of its interval, 0 if not beyond noise; Holm's method corrects for all that are compared."""
+    signs, known = dict.fromkeys(intervals, 0), {name: own for name, own in intervals.items() if own}
+    for number, name in enumerate(sorted(known, key=lambda name: known[name].p)):
+        if known[name].p * (len(known) - number) >= LEVEL:
+            break
+        signs[name] = known[name].sign
+    return signs
+
+
+def _intervals(pair: _Pair) -> Intervals | None:
     """The intervals of the gain, and of the share of errors removed where the first arm has errors.
 
     None if nothing varies: then nothing says how far off the gain may be. That is so for one run of each arm with one
     cluster of examples, and for a gain that all seeds and all examples have alike.
     """
-    if first.shares is None and len(first.scores) == len(second.scores) == 1:
-        return None
-    gain = _interval(first, second, second.mean - first.mean, (-1.0, 1.0))
-    cut = relative_error_cut(first.mean, second.mean)
-    if gain is None:
-        return None
-    if cut is None:
-        return Intervals(gain, None)
-    errors = 100 - first.mean
-    # The derivatives of the cut by either mean.
-    return Intervals(gain, _interval(first, second, cut, ((cut - 100) / errors, 100 / errors)))
-
-
-def _varies(arm: _Arm) -> bool:
-    """Whether the arm's seeds or examples have different scores."""
-    parts = [arm.scores] if arm.shares is None else [arm.scores, arm.shares]
-    return any(max(part) - min(part) > _ROUNDING for part in parts)
-
-
-def _interval(first: _Arm, second: _Arm, estimate: float, slopes: tuple[float, float]) -> Interval | None:
-    """The interval of an estimate that changes by `slopes` for each point of the two means; None if nothing varies."""
-    weights = [slope**2 / len(arm.scores) for slope, arm in zip(slopes, (first, second), strict=True)]
-    if len(first.scores) > 1 and len(second.scores) > 1:
-        pairs = [(first, weights[0]), (second, weights[1])]
-    else:  # one run has no deviation: it is taken to be the other arm's
-        pairs = [(max(first, second, key=lambda arm: len(arm.scores)), sum(weights))]
-    parts = [Part(weight * arm.variance, len(arm.scores) - 1) for arm, weight in pairs if len(arm.scores) > 1]
-    counted_twice = sum(weight * arm.noise for arm, weight in pairs)
-    over: Over = "examples and seeds" if parts else "examples"
-    if first.shares is None or second.shares is None:
-        over = "seeds"
-    else:
-        size = len(first.shares)
-        shares = slopes[0] * first.shares + slopes[1] * second.shares
-        whole = float((shares**2).sum()) / (size * (size - 1))
-        examples = max(whole - counted_twice, 0.0)
-        if examples:
-            parts.append(Part(examples, max((size - 1) * (examples / whole) ** 2, 1.0)))
-    seeds = min(len(first.scores), len(second.scores))
-    variance, df = combined(parts)
+    gain = pair.second.mean - pair.first.mean
+    variance, df = pair.variance((-1.0, 1.0))
     error = variance**0.5
     if error < _ROUNDING:
-        equal = abs(estimate) < _ROUNDING and any(map(_varies, (first, second)))
-        return Interval(estimate, estimate, 1.0, over, seeds) if equal else None
-    half = quantile(0.975, df) * error
-    p = two_sided_p(estimate / error, df)
-    return Interval(estimate - half, estimate + half, p, over, seeds)
+        if abs(gain) >= _ROUNDING or not pair.varies:
+            return None
+        equal = Interval(gain, gain, 1.0, pair.over, pair.seeds)
+        return Intervals(equal, equal if pair.first.mean < 100 else None)
+    t = quantile(1 - LEVEL / 2, df)
+    p = two_sided_p(gain / error, df)
+    found = Interval(gain - t * error, gain + t * error, p, pair.over, pair.seeds)
+    return Intervals(found, _cut(pair, found, t**2))
+
+
+def _cut(pair: _Pair, gain: Interval, t2: float) -> Interval | None:
+    """Fieller's interval of the gain's share of the errors: shares r where (gain - r * errors)^2 <= t2 * its variance.
+
+    None if errors of none are among what the test does not reject: then no share is too large.
+    """
+    estimate, errors = pair.second.mean - pair.first.mean, 100 - pair.first.mean
+    of_gain, of_first, of_second = (pair.variance(slopes).variance for slopes in ((-1.0, 1.0), (1.0, 0.0), (0.0, 1.0)))
+    shared = (of_first + of_second - of_gain) / 2  # the covariance of both means
+    square = errors**2 - t2 * of_first
+    if errors <= 0 or square <= 0:
+        return None
+    middle = estimate * errors - t2 * (of_first - shared)
+    root = max(middle**2 - square * (estimate**2 - t2 * of_gain), 0.0) ** 0.5
+    return replace(gain, low=100 * (middle - root) / square, high=100 * (middle + root) / square)

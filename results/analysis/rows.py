@@ -1,14 +1,24 @@
 """Rows of the results table: groups of runs that may be averaged, and the gain between two of them."""
 
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import zip_longest
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from results.analysis.expected_best import expected_best
-from results.analysis.interval import FEW_SEEDS, Interval, Intervals, has_numpy, paired_intervals, seed_intervals
+from results.analysis.interval import (
+    FEW_SEEDS,
+    ArmScores,
+    Interval,
+    Intervals,
+    measured,
+    paired_intervals,
+    seed_intervals,
+)
 from results.analysis.names import (
     ROUNDING,
     MetricName,
@@ -26,8 +36,12 @@ from results.analysis.units import unit_numbers
 from results.records.collect import Finding, FoundRecord
 from results.records.example_scores import Example
 from results.records.identity import EXAMPLES_NAME, FOLD, Parts, flattened, looked_up, shown, without_seed
+from results.records.metric import Metric
 from results.records.record import RunRecord
 from results.records.settings import settings_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MINI = "mini"  # the data set that comes with the suite
 _VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
@@ -105,8 +119,8 @@ class Group:
 
     @property
     def few_seeds(self) -> bool:
-        """Whether there are too few seeds to know their deviation."""
-        return len(self.seeds) < FEW_SEEDS
+        """Whether there are too few seeds, or folds, to know their deviation."""
+        return len(self.runs) < FEW_SEEDS
 
     @property
     def warnings(self) -> list[str]:
@@ -145,7 +159,7 @@ class Group:
 class TableRow:
     """The runs of one task on one data set; the gain is the difference between the two features in `compared`.
 
-    `named`: settings that its name says, although they are in no label.
+    `named`: settings that its name says, although they are in no label. `lenders`: see `lenders_of`.
     """
 
     data: str
@@ -155,6 +169,7 @@ class TableRow:
     paper: PaperScore | None = None
     compared: tuple[str, str] = field(default_factory=default_pair)
     named: Mapping[str, str] = field(default_factory=dict)
+    lenders: Sequence["Lender"] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -213,7 +228,8 @@ class TableRow:
     def _both_intervals(self, label: str) -> Intervals | None:
         if label not in self._known_intervals:
             pair = self.pair(label)
-            self._known_intervals[label] = _intervals(*pair) if pair else None
+            lender = next((own for own in self.lenders if pair and _alike(own.group) == _alike(pair[1])), None)
+            self._known_intervals[label] = _intervals(*pair, lender) if pair else None
         return self._known_intervals[label]
 
     @cached_property
@@ -359,28 +375,73 @@ def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]
     return (sort_key(features, compared)[0], *sort_key(features, load_names().arms))
 
 
-def _intervals(first: Group, second: Group) -> Intervals | None:
+@dataclass(frozen=True)
+class Lender:
+    """The group with the largest deviation of a task's arms with three or more seeds: single runs borrow it.
+
+    `df`: how many seeds these arms have, less one for each arm.
+    """
+
+    group: Group
+    df: int
+
+
+def lenders_of(groups: Iterable[Group]) -> list[Lender]:
+    """Those of one task's groups, one for each share of the data, recipe and metric.
+
+    Runs that learned nothing tell nothing about others, and folds show their own deviation.
+    """
+    known: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        if not group.few_seeds and not group.single and not any(record.learned_nothing for record in group.records):
+            known[_alike(group)].append(group)
+    widest = [max(own, key=lambda group: group.std or 0.0) for own in known.values()]
+    freedom = [sum(len(group.records) - 1 for group in own) for own in known.values()]
+    return list(map(Lender, widest, freedom))
+
+
+def _alike(group: Group) -> tuple[object, ...]:
+    """What must be equal in groups whose scores may deviate alike."""
+    first = group.records[0]
+    return group.metric, group.recipe, first.limit, train_fraction(first), first.judged
+
+
+def _intervals(first: Group, second: Group, lender: Lender | None) -> Intervals | None:
     """Over examples and seeds if all runs have examples that give their scores, else over seeds."""
-    runs = [run for group in (first, second) for run in group.examples if run]
-    metric = metric_of(first.records[0], runs[0][0]) if runs else None
-    whole = len(runs) == len(first.records) + len(second.records) and len({len(run) for run in runs}) == 1
-    if metric is None or not whole or not has_numpy():
-        return seed_intervals(first.scores, second.scores)
-    import numpy as np  # imported here: the table itself needs only the standard library
+    examples = next((run for run in first.examples if run), ())
+    metric = metric_of(first.records[0], examples[0]) if examples else None
+    counts = [_counts(group, metric, len(examples)) for group in (first, second)] if metric else [None]
+    arm = ArmScores(lender.group.scores, df=lender.df) if lender else None
+    if metric is None or counts[0] is None or counts[1] is None:
+        return seed_intervals(first.scores, second.scores, arm)
+    unit = FOLD if FOLD in examples[0] else metric.unit
+    clusters = unit_numbers(first.records[0], examples, unit)
+    recompute = partial(_scores, metric)
+    if lender and min(len(first.scores), len(second.scores)) == 1:
+        own = _counts(lender.group, metric, len(examples))
+        arm = arm if own is None else replace(measured(own, recompute, clusters), df=lender.df)
+    return paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
 
-    columns = metric.columns
+
+def _counts(group: Group, metric: Metric, size: int) -> "np.ndarray | None":
+    """The metric's columns and a one for each test example, (seeds, examples, counts).
+
+    None if a run has not that many examples, lacks a column, or has another score than they give.
+    """
+    import numpy as np  # imported here: slow to import
+
+    runs = [run for run in group.examples if run and len(run) == size]
+    if len(runs) < len(group.records):
+        return None
     try:
-        counts = np.array([[list(map(itemgetter(name), run)) for name in columns] for run in runs], float)
-    except KeyError:  # another arm's examples have other columns
-        return seed_intervals(first.scores, second.scores)
+        columns = [[list(map(itemgetter(name), run)) for name in metric.columns] for run in runs]
+    except KeyError:  # runs of different versions of the task
+        return None
+    counts = np.array([[*own, [1] * size] for own in columns], float).transpose(0, 2, 1)
+    return counts if np.abs(_scores(metric, counts.sum(axis=1)) - group.scores).max() <= ROUNDING else None
 
-    def recompute(sums: np.ndarray) -> np.ndarray:
-        score: np.ndarray = metric.score({name: sums[..., i] for i, name in enumerate(columns)}, sums[..., -1])
-        return score
 
-    with_count = np.concatenate([counts, np.ones_like(counts[:, :1])], axis=1).transpose(0, 2, 1)
-    if np.abs(recompute(with_count.sum(axis=1)) - [*first.scores, *second.scores]).max() > ROUNDING:
-        return seed_intervals(first.scores, second.scores)
-    split = len(first.records)
-    clusters = unit_numbers(first.records[0], runs[0], metric.unit)
-    return paired_intervals(with_count[:split], with_count[split:], recompute, clusters, metric.unit)
+def _scores(metric: Metric, sums: "np.ndarray") -> "np.ndarray":
+    """The scores of summed counts, (..., counts) -> (...)."""
+    scores: np.ndarray = metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
+    return scores

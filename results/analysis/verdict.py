@@ -1,9 +1,9 @@
 """Comparison of our scores with the paper's.
 
 Both sides are scored on the same test examples, so only seeds make them differ by chance: the difference of the means
-gets a Welch interval. Where the paper does not print a deviation and the number of its runs, its number counts as one
-run with our deviation. Two scores are equivalent if two one-sided tests at 5 % reject a difference as large as the
-margin. The gain and the errors removed get no verdict, because the paper gives no uncertainty for them.
+gets a Welch interval. Where the paper prints no deviation, its runs have ours; where it does not say how many they are,
+its number counts as one run. Two scores are equivalent if two one-sided tests at 5 % reject a difference as large as
+the margin. The gain and the errors removed get no verdict, because the paper gives no uncertainty for them.
 """
 
 import statistics
@@ -20,8 +20,8 @@ def verdict_legend() -> str:
     """Explains the verdicts, with the margins."""
     margins = dict.fromkeys(f"{score.margin:g} {metric_title(score.metric)}" for score in load_paper().score)
     return (
-        "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper does not print a "
-        "deviation and the number of its runs, its number counts as one run with our deviation); 'equivalent' only if "
+        "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper prints no deviation, its "
+        "runs have ours, and where it does not say how many they are, its number counts as one); 'equivalent' only if "
         f"two one-sided tests at 5 % exclude a difference of {', '.join(margins)}; 'open': neither that nor a "
         "difference is shown"
     )
@@ -88,7 +88,7 @@ def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> l
     """The variances of the mean of our scores and of the paper's, the mean of `runs`; none if no deviation is known."""
     ours = statistics.variance(scores) if len(scores) > 1 else None
     if deviation is None or runs < 2:
-        return [] if ours is None else [Part(ours * (1 / len(scores) + 1), len(scores) - 1)]
+        return [] if ours is None else [Part(ours * (1 / len(scores) + 1 / runs), len(scores) - 1)]
     if ours is None:
         return [Part(deviation**2 * (1 + 1 / runs), runs - 1)]
     return [Part(ours / len(scores), len(scores) - 1), Part(deviation**2 / runs, runs - 1)]

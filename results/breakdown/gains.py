@@ -88,7 +88,14 @@ def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]] | None:
         return None
     found = groupings_of(pair[0], len(examples[0]), paths)
     pair = (_with_units(pair[0], metric), _with_units(pair[1], metric))
-    return {name: _split(panel.row, pair, metric, grouping) for name, grouping in found.items()}
+    lenders = [
+        replace(own, group=_with_units(own.group, metric))
+        for own in panel.row.lenders
+        if min(len(group.records) for group in pair) == 1
+        and all(run and len(run) == len(examples[0]) and metric.of_examples(run) for run in own.group.examples)
+    ]
+    row = replace(panel.row, lenders=lenders)
+    return {name: _split(row, pair, metric, grouping) for name, grouping in found.items()}
 
 
 def groupings_of(group: Group, count: int, paths: Paths) -> dict[str, Grouping]:
@@ -129,7 +136,9 @@ def _split(row: TableRow, pair: tuple[Group, Group], metric: Metric, grouping: G
         chosen = [i for i, own in enumerate(grouping.of) if own == number]
         if len(chosen) >= FEWEST:
             groups = [_only(group, chosen, metric) for group in pair]
-            kinds.append(Kind(label, len(chosen), replace(row, groups=groups, failed=(), paper=None)))
+            lenders = [replace(own, group=_only(own.group, chosen, metric)) for own in row.lenders]
+            only = replace(row, groups=groups, failed=(), paper=None, lenders=lenders)
+            kinds.append(Kind(label, len(chosen), only))
     return kinds
 
 

@@ -100,14 +100,9 @@ def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:
 
 
 def _examples(runs: Sequence[ScoredRun]) -> list[Example]:
-    """The examples of all runs. Each numbers its units, such as sentences, from 0; here no two runs share a number."""
-    units = {metric.unit for metric in runs[0].record.metrics.values() if metric.unit}
-    examples: list[Example] = []
-    for run in runs:
-        first = {unit: 1 + max((e[unit] for e in examples if unit in e), default=-1) for unit in units}
-        own = run.examples or ()
-        examples += [{name: value + first.get(name, 0) for name, value in example.items()} for example in own]
-    return examples
+    """The examples of all runs, each with its fold if there are several: intervals leave out whole folds."""
+    numbers = [{FOLD: run.record.identity.fold or 0} if len(runs) > 1 else {} for run in runs]
+    return [{**example, **own} for run, own in zip(runs, numbers, strict=True) for example in run.examples or ()]
 
 
 def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:

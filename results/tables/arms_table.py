@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from results.analysis.interval import FEW_SEEDS, Interval
+from results.analysis.interval import FEW_SEEDS, Interval, corrected_signs
 from results.experiments.experiment import ArmCost, Experiment, values_of
 from results.records.printing import printable
 from results.tables.cells import (
@@ -18,6 +18,7 @@ from results.tables.experiment_rows import ExperimentLine, ExperimentTable, type
 
 LINES = "Commands, one for each line; features alone choose all lines with these features"
 COSTS = [("frozen\nparameters", "r"), ("ms per\n1,000 tokens", "r")]
+UNCLEAR = "¶"  # marks intervals that exclude zero, where Holm's correction does not
 PERPLEXITY = [("held-out\nperplexity", "r"), ("words that\nare <UNK>", "r")]
 
 
@@ -33,11 +34,14 @@ def arms_page(table: ExperimentTable) -> Page:
     chosen = {cell.arm for cell in experiment.cells}
     arms = [arm for arm in experiment.arms if arm in chosen]
     intervals = {arm: [table.against_base(own, arm).interval() for own in table.lines] for arm in arms}
+    signs = [corrected_signs({arm: intervals[arm][i] for arm in arms}) for i in range(len(table.lines))]
     lines = []
     for arm in arms:
-        cells = [_cell(line, arm, interval) for line, interval in zip(table.lines, intervals[arm], strict=True)]
+        found = zip(table.lines, intervals[arm], signs, strict=True)
+        cells = [_cell(line, arm, interval, own[arm]) for line, interval, own in found]
         lines.append([printable(cell) for cell in [table.titles[arm], *_facts(experiment, arm), *cells]])
-    notes = _notes(table, [(line.title, own[i]) for i, line in enumerate(table.lines) for own in intervals.values()])
+    known = [(line.title, own[i]) for i, line in enumerate(table.lines) for own in intervals.values()]
+    notes = _notes(table, known, "".join(cell for line in lines for cell in line))
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
     commands = [printable(f"{_command(table, arm)}  # {table.titles[arm]}") for arm in arms]
     sections = [(LINES, commands), *findings_sections(table.findings, notes)]
@@ -52,10 +56,14 @@ def _command(table: ExperimentTable, arm: str) -> str:
     return typed_sweep(table.experiment, [*own, *given, *table.where])
 
 
-def _notes(table: ExperimentTable, found: Sequence[tuple[str, Interval | None]]) -> list[str]:
+def _notes(table: ExperimentTable, found: Sequence[tuple[str, Interval | None]], shown: str) -> list[str]:
+    """Explains the cells, whose text is `shown`."""
     notes = table.experiment.notes
     if any(own for _, own in found):
         notes.append(f"[low..high]: the 95 % interval of the difference to {table.titles[table.base]}")
+    if UNCLEAR in shown:
+        text = "the interval excludes zero, but not after Holm's correction for all arms of the column"
+        notes.append(f"{UNCLEAR} {text}")
     few = any(group.few_seeds for line in table.lines for group in line.runs.groups)
     if few and not any(own and own.few_seeds for _, own in found):  # else the legend of intervals says it
         notes.append(f"{MARK}: fewer than {FEW_SEEDS} seeds")
@@ -63,11 +71,12 @@ def _notes(table: ExperimentTable, found: Sequence[tuple[str, Interval | None]])
     return notes + [f"{line.title}: {line.spec.source}" for line in table.lines if line.spec.paper and line.spec.source]
 
 
-def _cell(line: ExperimentLine, arm: str, interval: Interval | None) -> str:
-    """Our score, its interval, and the score that was published."""
+def _cell(line: ExperimentLine, arm: str, interval: Interval | None, sign: int) -> str:
+    """Our score, its interval, and the score that was published; `sign`: that of the difference, after correction."""
     group = line.runs.group(arm)
     parts = [f"{shown_score(group)}{MARK * group.few_seeds}"] if group else []
-    parts += [f"[{interval.low:+.1f}..{interval.high:+.1f}]"] if interval else []
+    if interval:
+        parts.append(f"[{interval.low:+.1f}..{interval.high:+.1f}]{UNCLEAR * (interval.sign != sign)}")
     parts += [f"published {line.paper[arm]}"] if arm in line.paper else []
     return " ".join(parts) or EMPTY
 

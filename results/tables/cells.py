@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from results.analysis.interval import FEW_SEEDS, Interval, has_numpy
+from results.analysis.interval import FEW_SEEDS, Interval
 from results.analysis.names import controls_legend, short_title
 from results.analysis.panels import Panel, arms_note, panels_of
 from results.analysis.paper_scores import load_paper
@@ -233,7 +233,8 @@ def folds_legend(rows: Iterable[tuple[str, TableRow]]) -> list[str]:
     whole = ((name, group.records[0]) for name, row in rows for group in row.groups if not group.lacks_folds)
     folds = {name: record.folds for name, record in whole}
     return [
-        f"{name}: the score of a seed is over the test examples of all {count} folds together"
+        f"{name}: the score of a seed is over the test examples of all {count} folds together, and an interval is over "
+        "folds, each with its own test examples and trainings"
         for name, count in folds.items()
         if count
     ]
@@ -267,12 +268,9 @@ def panels_legend(panels: Sequence[Panel]) -> list[str]:
     found = [(panel.title, panel.row.interval(panel.label)) for panel in panels if panel.row.pair(panel.label)]
     lines = interval_legend(found)
     lines += [ERRORS_REMOVED] * any(panel.row.error_cut(panel.label) is not None for panel in panels)
-    if found and not has_numpy():
-        lines.append("no intervals over test examples: numpy is not installed (pip install numpy)")
-    else:
-        reasons = [(panel.title, panel.row.no_interval(panel.label)) for panel in panels]
-        for reason in dict.fromkeys(reason for _, reason in reasons if reason):
-            lines.append(f"no interval ({', '.join(name for name, own in reasons if own == reason)}): {reason}")
+    reasons = [(panel.title, panel.row.no_interval(panel.label)) for panel in panels]
+    for reason in dict.fromkeys(reason for _, reason in reasons if reason):
+        lines.append(f"no interval ({', '.join(name for name, own in reasons if own == reason)}): {reason}")
     rows = {panel.row.key: (panel.task, panel.row) for panel in panels}
     lines += groups_legend(group for panel in panels for group in panel.groups)
     return [*lines, *folds_legend(rows.values()), *anchors_legend(panels)]
@@ -292,7 +290,7 @@ def _named(names: Sequence[str]) -> str:
 def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     """Explains intervals, given with the names of their rows, or empty ones."""
     known = [(name, interval) for name, interval in found if interval]
-    one_seed = "each arm has one seed, and other seeds may differ by more"
+    one_seed = "each arm has one seed, no arm of the task has three, and other seeds may differ by more"
     texts = {
         "examples and seeds": "over paired test examples, and over the seeds of both arms",
         "examples": f"over paired test examples; {one_seed}",
@@ -301,7 +299,7 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     names = {over: [name for name, interval in known if interval.over == over] for over in texts}
     if names["examples"] and names["examples and seeds"]:  # one line for both
         texts["examples and seeds"] += f", but over examples alone where {one_seed}"
-        names["examples and seeds"] = [name for name, interval in known if interval.over != "seeds"]
+        names["examples and seeds"] = [name for name, interval in known if interval.over.startswith("examples")]
         del names["examples"]
     several = sum(map(bool, names.values())) > 1
     lines = [
@@ -310,7 +308,7 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
         if own
     ]
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
-        of_unit = [(name, interval) for name, interval in known if interval.unit == unit and interval.over != "seeds"]
+        of_unit = [(name, own) for name, own in known if own.unit == unit and own.over not in ("seeds", "folds")]
         if together := [name for name, interval in of_unit if interval.clusters]:
             lines.append(f"examples of one {unit} count together{_named(together)}")
         if alone := [name for name, interval in of_unit if not interval.clusters]:
@@ -321,6 +319,6 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     if any(interval.few_seeds for _, interval in known):
         lines.append(
             f"{FEW_SEEDS_NOTE}: the deviation between seeds is hardly known (that of a single run is taken to be the "
-            "other arm's)"
+            f"largest of the task's arms with {FEW_SEEDS} or more; without these, the other arm's)"
         )
     return lines

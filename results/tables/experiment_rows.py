@@ -3,14 +3,14 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
-from results.analysis.aggregate import failure_text, groups_of, of_newest_recipe, scored_runs
+from results.analysis.aggregate import failure_text, groups_of, lenders_among, of_newest_recipe, scored_runs
 from results.analysis.names import common_title, old_recipe, settings_title, task_title
 from results.analysis.paper_scores import PaperScore, load_paper
 from results.analysis.row_warnings import row_warnings
-from results.analysis.rows import MINI, Group, TableRow
+from results.analysis.rows import MINI, Group, Lender, TableRow
 from results.experiments.cell import Cell, ExperimentRow
 from results.experiments.experiment import ArmPerplexity, Experiment, values_of
 from results.experiments.runs_of_cells import runs_of_cells
@@ -87,7 +87,7 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
     rows = _rows(collection.found, experiment)
     shown = {cell.identity.row for cell in experiment.cells}
     findings = [finding for finding in collection.findings if finding.row is None or finding.row in shown]
-    lines = [_line(row, experiment, findings) for row in rows]
+    lines = [_line(row, experiment, findings, collection.found) for row in rows]
     findings += _other_bilms(experiment, lines)
     shipped = all(data == MINI for data, _ in shown)
     where = places.words(shipped) if places else []
@@ -207,7 +207,9 @@ def _arm_title(experiment: Experiment, arm: str, records: Sequence[RunRecord]) -
     return common_title(arm, (record for record in records if record.identity.features == arm))
 
 
-def _line(row: Mapping[str, Filled], experiment: Experiment, findings: list[Finding]) -> ExperimentLine:
+def _line(
+    row: Mapping[str, Filled], experiment: Experiment, findings: list[Finding], all_found: Sequence[FoundRecord]
+) -> ExperimentLine:
     cell = next(iter(row.values()))[0][0]
     spec, key = cell.row, cell.identity.row
     title = " ".join([spec.title or _default_title(cell), *cell.extra_overrides])
@@ -218,7 +220,7 @@ def _line(row: Mapping[str, Filled], experiment: Experiment, findings: list[Find
         own_title = _arm_title(experiment, arm, [item.record for item in items])
         groups += _groups(f"{title}, {own_title}", arm, spec, items, findings)
     first, second = experiment.compare or ("", "")
-    runs = TableRow(*key, groups, failed, None, (first, second))
+    runs = TableRow(*key, groups, failed, None, (first, second), lenders=_lenders(groups, spec, key, all_found))
     findings += [Finding("failed", failure_text(item), wrong=True, row=key) for item in failed]
     wanted = {key for cells in row.values() for key in cells[0][0].identity.variant}
     warnings = row_warnings(runs, wanted, experiment.titles, title)
@@ -253,6 +255,15 @@ def _groups(
             examples = [run if spec.split == "test" else None for _, run in scored]  # examples are those of test
             groups.append(Group(arm, settings, [record for record, _ in scored], examples, group.single))
     return groups
+
+
+def _lenders(
+    groups: Sequence[Group], spec: ExperimentRow, key: tuple[str, str], found: Sequence[FoundRecord]
+) -> list[Lender]:
+    """Those of all runs of the task, not of the experiment's alone: a gain has one interval in every table."""
+    if all(len(group.runs) > 1 for group in groups):
+        return []
+    return lenders_among([item for item in found if item.record.identity.row == key], partial(_shown, spec=spec))
 
 
 def _shown(record: RunRecord, spec: ExperimentRow) -> RunRecord | None:

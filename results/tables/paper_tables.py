@@ -49,10 +49,11 @@ def readme_table(summary: Summary) -> str:
         numbers = [_score(panel.row.group(arm, panel.label)) for arm in arms] + [_gain(panel), _paper(panel.row)]
         # Spaces that do not break, so that narrow pages keep a score or an interval on one line.
         lines.append([name, *(cell.replace(" ", "\u00a0").replace(",\u00a0", ", ") for cell in numbers)])
-    few = any(interval and interval.few_seeds for interval in (panel.row.interval(panel.label) for panel in panels))
-    mark = f"; {FEW_SEEDS_NOTE}" if few else ""
+    known = [interval for panel in panels if (interval := panel.row.interval(panel.label))]
+    mark = f"; {FEW_SEEDS_NOTE}" if any(interval.few_seeds for interval in known) else ""
+    folds = ", or over folds" if any(interval.over == "folds" for interval in known) else ""
     how = "[how they are computed](results/reading.md#intervals)"
-    note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds, {how}{mark}."
+    note = f"Mean ± std (seeds). 95 % intervals over paired test examples and seeds{folds}, {how}{mark}."
     note = " ".join([note, *(f"{text[0].upper()}{text[1:]}." for text in arms_note(summary.main_arms, panels))])
     return "\n\n".join(filter(None, [str(MarkdownTable(headers, lines)), note, summary.main_note])) + "\n"
 

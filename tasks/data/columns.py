@@ -34,8 +34,10 @@ def column_sentences(
     reader: Columns,
     check_tag: Callable[[str], object],
     is_word: Callable[[Sequence[str]], bool] = lambda cells: True,
-) -> Iterator[tuple[list[str], list[str]]]:
-    """The words and the tags of each sentence; columns are split by tabs where there are any.
+) -> Iterator[tuple[list[str], list[str], int]]:
+    """The words and the tags of each sentence, and the number of its document; columns are split by tabs, if any.
+
+    Documents begin with a line DOCUMENT_START and count from 1; 0 is before the first one.
 
     Args:
         path: the file.
@@ -45,13 +47,14 @@ def column_sentences(
     """
     words: list[str] = []
     tags: list[str] = []
-    columns = 0
+    columns = documents = 0
     needed = max(column + 1 if column >= 0 else -column for column in (reader.word_column, reader.tag_column))
     for number, line in enumerate(utf8_lines(path), start=1):
         if not line.strip() or line.startswith(DOCUMENT_START):
             if words:
-                yield words, tags
+                yield words, tags, documents
                 words, tags = [], []
+            documents += line.startswith(DOCUMENT_START)
             continue
         if reader.comments and line.startswith("# "):
             continue
@@ -75,4 +78,4 @@ def column_sentences(
         words.append(word)
         tags.append(tag)
     if words:
-        yield words, tags
+        yield words, tags, documents

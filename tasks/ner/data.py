@@ -28,43 +28,52 @@ class ColumnReader(Columns):
 
 @dataclass(frozen=True)
 class NerExample:
-    """A sentence and its entities; `tags` are those of the file, `offsets` the places of the words in raw text."""
+    """A sentence and its entities; `tags` are those of the file, `offsets` the places of the words in raw text.
+
+    `document`: what sentences of one document share; empty where none is marked.
+    """
 
     id: str
     words: Sentence
     spans: tuple[Span, ...]
     tags: tuple[str, ...]
     offsets: Offsets = ()
+    document: str = ""
 
 
 def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
     """The sentences of a column file with any number of columns, split by tabs where there are any.
 
-    Tags may be IOB1, IOB2 or BIOES; -DOCSTART- lines are dropped; CRLF and a byte order mark are accepted.
+    Tags may be IOB1, IOB2 or BIOES; -DOCSTART- lines begin a document; CRLF and a byte order mark are accepted.
     """
     return [
-        _example(f"{path.name}:{number}", words, tags, reader)
-        for number, (words, tags) in enumerate(column_sentences(path, reader, parse_tag))
+        _example(f"{path.name}:{number}", words, tags, reader, f"{path}:{document}" if document else "")
+        for number, (words, tags, document) in enumerate(column_sentences(path, reader, parse_tag))
     ]
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: ColumnReader) -> list[NerExample]:
     """The sentences in rows of the hub with `words` and `tags`."""
+    document = ""  # the name of the row that began it
 
     def sentence(name: str, row: Mapping[str, Any]) -> NerExample | None:
+        nonlocal document
         words, tags = row["words"], row["tags"]
-        if not words or words[0] == DOCUMENT_START:
+        if words and words[0] == DOCUMENT_START:
+            document = name
+            return None
+        if not words:
             return None
         if len(words) != len(tags):
             raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
-        return _example(name, words, tags, reader)
+        return _example(name, words, tags, reader, document)
 
     return list(filter(None, parsed_rows(rows, split, sentence)))
 
 
-def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader) -> NerExample:
+def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader, document: str) -> NerExample:
     spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
-    return NerExample(name, tuple(words), spans, tuple(tags))
+    return NerExample(name, tuple(words), spans, tuple(tags), document=document)
 
 
 def raw_sentence(name: str, fields: Mapping[str, Any]) -> NerExample:

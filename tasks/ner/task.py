@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from results.records.metric import Grouping
+from results.records.metric import Grouping, Metric
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import Span, bioes, iob2, scheme_of, spans_of
 from tasks.interface import PLACES, Answer, Head, LabelTable, Scores, Sentence, Split, Task
@@ -28,7 +28,9 @@ class Ner(Task[NerExample, NerSettings]):
 
     name = "ner"
     metric = "f1"
-    metrics = SPAN_METRICS
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        name: replace(metric, unit="document") for name, metric in SPAN_METRICS.items()
+    }
     recipe = 1
     settings_type = NerSettings
     reader_type = ColumnReader
@@ -153,8 +155,15 @@ class Ner(Task[NerExample, NerSettings]):
         )
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
-        """Span F1, precision and recall, also by label; true and false positives and misses of each sentence."""
-        return span_scores([example.spans for example in examples], [spans_of(tags) for tags in predictions])
+        """Span F1, precision and recall, also by label; true and false positives and misses of each sentence.
+
+        Each sentence has the number of its document, one of its own where none is marked.
+        """
+        scores = span_scores([example.spans for example in examples], [spans_of(tags) for tags in predictions])
+        numbers: dict[str | int, int] = {}
+        for place, (example, own) in enumerate(zip(examples, scores.examples, strict=True)):
+            own["document"] = numbers.setdefault(example.document or place, len(numbers))
+        return scores
 
     def score_test(self, examples: Sequence[NerExample], predictions: Sequence[Sequence[str]]) -> Scores:
         """The scores of `score`, with F1, precision and recall by seqeval."""

@@ -161,7 +161,7 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
 
         return [
             TaggedSentence(f"{path.name}:{number}", tuple(TREEBANK_ESCAPES.get(word, word) for word in words), (*tags,))
-            for number, (words, tags) in enumerate(column_sentences(path, reader, _check_tag, is_word))
+            for number, (words, tags, _) in enumerate(column_sentences(path, reader, _check_tag, is_word))
         ]
 
     def prediction_fields(self, example: TaggedSentence, prediction: Mapping[str, Sequence[str]]) -> dict[str, Any]:

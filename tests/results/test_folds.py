@@ -74,7 +74,7 @@ class TestOneScore:
         assert len(folds) == 3
         assert abs(sum(folds) / 3 - group.mean) > 0.1
         assert (group.seeds, group.std, group.label) == ([1], None, "")
-        assert group.examples == [together]
+        assert [{key: own[key] for key in own if key != "fold"} for own in group.examples[0]] == together
         assert not [finding for finding in findings if finding.kind == "note"]
 
     def test_seeds_are_averaged_and_folds_are_not(self, tmp_path):
@@ -83,27 +83,27 @@ class TestOneScore:
         assert group.seeds == [1, 2]
         assert group.mean == pytest.approx(sum(map(harmonic, together)) / 2)
 
-    def test_the_interval_is_over_the_documents_of_all_folds(self, tmp_path):
-        """As for one run that was tested on all documents at once."""
-        for features in ("glove", "elmo"):
-            together = save_folds(tmp_path / "folds", features=features)
-            record = replace(make_record(harmonic(together), features=features), metrics={"f1": METRIC})
-            save(tmp_path / "whole", record, together)
-        folded, whole = row_of(tmp_path / "folds")[0], row_of(tmp_path / "whole")[0]
-        assert folded.interval().over == "examples"
-        assert folded.gain() == pytest.approx(whole.gain())
-        assert (folded.interval().low, folded.interval().high) == pytest.approx(
-            (whole.interval().low, whole.interval().high)
-        )
+    @pytest.mark.parametrize("unit", ["", "sentence"])
+    def test_the_interval_is_over_the_folds(self, tmp_path, unit):
+        """Tukey's jackknife by hand: the gain without each of three folds, with 2 degrees of freedom."""
+        together = {arm: save_folds(tmp_path, features=arm, unit=unit) for arm in ("glove", "elmo")}
+        folds = [0, 0, 1, 1, 1, 2, 2, 2, 2]
+        without = [
+            [harmonic([e for e, own in zip(examples, folds, strict=True) if own != fold]) for fold in range(3)]
+            for examples in together.values()
+        ]
+        gains = [second - first for first, second in zip(*without, strict=True)]
+        variance = 2 / 3 * sum((gain - sum(gains) / 3) ** 2 for gain in gains)
+        row = row_of(tmp_path)[0]
+        found, half = row.interval(), 4.303 * variance**0.5
+        assert (found.low, found.high) == pytest.approx((row.gain() - half, row.gain() + half), rel=1e-3)
+        assert (found.over, found.clusters) == ("folds", 3)
+        assert not found.few_seeds  # three trainings of each arm
 
-    def test_units_of_two_folds_are_not_taken_for_one(self, tmp_path):
-        """Each run numbers its sentences from 0."""
-        for fold, sentences in enumerate([(0, 0, 1), (0, 1), (0, 1, 1)]):
-            numbered = zip(documents(fold, len(sentences)), sentences, strict=True)
-            examples = [{**counts, "sentence": sentence} for counts, sentence in numbered]
-            save_fold(tmp_path, fold, examples, unit="sentence")
-        (joined,) = row_of(tmp_path)[0].group("glove").examples
-        assert [example["sentence"] for example in joined] == [0, 0, 1, 2, 3, 4, 5, 5]
+    def test_one_fold_alone_has_an_interval_over_its_documents(self, tmp_path):
+        for features in ("glove", "elmo"):
+            save_folds(tmp_path, features=features, folds=(2,))
+        assert row_of(tmp_path)[0].interval("fold=2").over == "examples"
 
     def test_seeds_with_other_files_in_a_fold_are_not_averaged(self, tmp_path):
         save_folds(tmp_path, seed=1)
@@ -280,7 +280,9 @@ def test_publishing_and_the_report(tmp_path, capsys):
     page = (root / "results" / "tables.md").read_text()
     assert f"| {scores['glove']:.2f} (1) | {scores['elmo']:.2f} (1) |" in page
     assert f"python -m tasks.run -m task=coref data=books features=glove,elmo seed=1 {ALL} threads=2 device=cpu" in page
-    assert "- books Coref: the score of a seed is over the test examples of all 3 folds together\n" in page
+    assert (
+        "- books Coref: the score of a seed is over the test examples of all 3 folds together, and an interval" in page
+    )
     html = run_report(tmp_path / "runs")[1]
     assert f"{scores['elmo']:.2f}" in html
     assert "+ ELMo fold 2, seed 1" in html

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from results.analysis.interval import Interval
+from results.analysis.interval import Interval, corrected_signs
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
-from results.analysis.rows import WARNED
+from results.analysis.rows import WARNED, TableRow
 from results.experiments.experiment import ArmCost
 from results.report.errors_removed import AXIS
 from results.report.figures import (
@@ -45,7 +45,7 @@ class _Share:
     Attributes:
         ours: By our runs; None if there are none.
         interval: Its 95 % interval.
-        sign: 1 or -1 if the interval of the gain, which the table shows, excludes zero; else 0.
+        sign: 1 or -1 if the gain is beyond noise, corrected for all arms; else 0.
         published: By numbers that others printed; None if there are none.
         marks: Signs for few seeds and for a warning.
         missing: Why there is no share; empty if the experiment has no such runs.
@@ -109,11 +109,13 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     with_runs = [arm for arm in experiment.arms if any(line.runs.group(arm) for line in table.lines)]
     if not experiment.costs or len(with_runs) < FEWEST or not lines:
         return None
+    rows = [{arm: table.against_base(line, arm) for arm in experiment.arms} for line in lines]
+    signs = [corrected_signs({arm: row.interval() for arm, row in own.items()}) for own in rows]
     lanes = [
         _Lane(
             table.titles[arm],
             experiment.costs.get(arm),
-            [_share(table, line, arm) for line in lines],
+            [_share(table, line, arm, row[arm], sign[arm]) for line, row, sign in zip(lines, rows, signs, strict=True)],
             [_baseline(line, base) for line in lines] if arm == base else (),
         )
         for arm in experiment.arms
@@ -124,7 +126,8 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     missing = [lane.title for lane in lanes if lane not in shown]
     caption = (
         f"Errors removed: the gain over {base_title} as a share of 100 minus its score. Line: 95 % interval; grey: "
-        f"that of the gain includes zero. Hollow: published by others, over the baseline that they print. "
+        f"not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that they "
+        f"print. "
         f"{experiment.note}."
     )
     below = _footnotes(table, lines, missing)
@@ -142,8 +145,8 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     return replace(wide, narrow=narrow)
 
 
-def _share(table: ExperimentTable, line: ExperimentLine, arm: str) -> _Share:
-    runs, first, group = table.against_base(line, arm), line.runs.group(table.base), line.runs.group(arm)
+def _share(table: ExperimentTable, line: ExperimentLine, arm: str, runs: TableRow, sign: int) -> _Share:
+    first, group = line.runs.group(table.base), line.runs.group(arm)
     printed = arm in line.spec.same_baseline and arm != table.base
     published = relative_error_cut(line.paper[table.base], line.paper[arm]) if printed else None
     few = any(own and own.few_seeds for own in (first, group))
@@ -151,7 +154,7 @@ def _share(table: ExperimentTable, line: ExperimentLine, arm: str) -> _Share:
     missing = "not run" if arm in (line.spec.arms or [arm]) else ""
     if first and group and first.recipe != group.recipe:
         missing = f"recipe {group.recipe}"
-    return _Share(runs.error_cut(), runs.cut_interval(), runs.gain_sign(), published, marks, missing)
+    return _Share(runs.error_cut(), runs.cut_interval(), sign, published, marks, missing)
 
 
 def _baseline(line: ExperimentLine, base: str) -> tuple[str, str]:
@@ -269,7 +272,7 @@ def _legend(lanes: Sequence[_Lane], width: float) -> tuple[float, list[Mark]]:
     ours = [share for share in shares if share.ours is not None]
     kinds = [
         ("ours, 95 % interval", "blue", False, any(share.sign for share in ours)),
-        ("interval of the gain includes zero", "grey", False, any(not share.sign for share in ours)),
+        ("not beyond noise", "grey", False, any(not share.sign for share in ours)),
         ("published by others", "ink", True, any(share.published is not None for share in shares)),
     ]
     marks: list[Mark] = []

@@ -3,11 +3,12 @@
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from results.analysis.interval import Interval, paired_intervals, seed_intervals
+from results.analysis.interval import ArmScores, Interval, corrected_signs, measured, paired_intervals, seed_intervals
 from results.analysis.student import quantile
 
 
@@ -156,26 +157,44 @@ def test_clusters_count_as_one_example_each():
     assert gain_of([first * 10], [second * 10]).low > found.low
 
 
-def test_the_errors_removed_vary_with_both_arms():
-    """The cut of 60 -> 70 is 25 %. A point of the baseline changes it by -1.875, one of the other arm by 2.5."""
-    first, second = [59.0, 60.0, 61.0], [69.5, 70.0, 70.5]
-    parts = [1.875**2 * 1 / 3, 2.5**2 * 0.25 / 3]
-    half = quantile(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(sum(parts))
-    found = seed_intervals(first, second).cut
-    assert (found.low, found.high) == pytest.approx((25 - half, 25 + half))
-    assert seed_intervals([100.0, 100.0], [99.0, 100.0]).cut is None
+def test_the_errors_removed_are_the_shares_that_are_not_rejected():
+    """At both ends, the second mean minus (1 - share) of the first, less the share of 100, is t errors from zero."""
+    first, second = [57.0, 60.0, 63.0], [69.5, 70.0, 70.5]  # variances 9 and 0.25
+    found = seed_intervals(first, second)
+    parts = 9 / 3, 0.25 / 3
+    t = quantile(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2))
+    for share, side in ((found.cut.low / 100, 1), (found.cut.high / 100, -1)):
+        estimate = 70 - (1 - share) * 60 - 100 * share
+        assert estimate / math.sqrt((1 - share) ** 2 * parts[0] + parts[1]) == pytest.approx(side * t)
+    assert found.cut.low < 25 < found.cut.high
+    assert found.cut.p == found.gain.p
 
 
 def test_the_errors_removed_of_one_run_each_vary_with_paired_examples():
-    """The t-test of what each example adds to 100 (b - a) / (100 - a), by its derivatives."""
+    """At both ends, the t-test of b - a - share * (100 - a) over the examples gives 5 %."""
     first, second = drawn(1, 400, 0.5, seed=1), drawn(1, 400, 0.6, seed=2)
-    a, b = 100 * statistics.fmean(first[0]), 100 * statistics.fmean(second[0])
-    by_a, by_b = -100 * (100 - b) / (100 - a) ** 2, 100 / (100 - a)
-    added = [100 * (by_a * x + by_b * y) for x, y in zip(first[0], second[0], strict=True)]
-    half = quantile(0.975, 399) * statistics.stdev(added) / 20
     found = paired_intervals(counts_of(first), counts_of(second), percent).cut
-    cut = 100 * (b - a) / (100 - a)
-    assert (found.low, found.high) == pytest.approx((cut - half, cut + half))
+    for share in (found.low / 100, found.high / 100):
+        terms = [100 * (b - a - share * (1 - a)) for a, b in zip(first[0], second[0], strict=True)]
+        t = abs(statistics.fmean(terms)) / (statistics.stdev(terms) / 20)
+        assert t == pytest.approx(quantile(0.975, 399))
+
+
+def test_the_gain_and_the_errors_removed_agree_about_zero():
+    """Seeds whose gain is just not beyond noise, and whose errors vary so much that a share of them could be."""
+    generator = np.random.default_rng(1)
+    near_zero = 0
+    for _ in range(2000):
+        first, second = generator.normal(80, 3, 4), generator.normal(84, 3, 4)
+        found = seed_intervals(first.tolist(), second.tolist())
+        near_zero += 0.02 < found.gain.p < 0.1
+        assert found.cut is None or found.cut.sign == found.gain.sign
+    assert near_zero > 200
+
+
+def test_no_share_is_too_large_if_there_may_be_no_errors():
+    assert seed_intervals([100.0, 100.0], [99.0, 100.0]).cut is None
+    assert seed_intervals([99.0, 99.9, 98.0], [99.5, 99.0, 99.8]).cut is None
 
 
 def test_a_single_run_has_the_deviation_of_the_other_arm():
@@ -184,6 +203,66 @@ def test_a_single_run_has_the_deviation_of_the_other_arm():
     assert (found.low, found.high) == pytest.approx((12 - half, 12 + half))
     assert found.few_seeds
     assert seed_intervals([50.0], [60.0]) is None
+
+
+def test_a_single_run_borrows_the_deviation_that_is_lent():
+    """Variances 16 for the single run and 4 for the mean of three; the lender's 16 has 10 degrees of freedom."""
+    lender = ArmScores([50.0, 54.0, 58.0], df=10)
+    found = seed_intervals([50.0], [60.0, 62.0, 64.0], lender).gain
+    parts = 16, 4 / 3
+    half = quantile(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 10 + parts[1] ** 2 / 2)) * math.sqrt(sum(parts))
+    assert (found.low, found.high) == pytest.approx((12 - half, 12 + half))
+    both = seed_intervals([50.0], [60.0], lender).gain  # one deviation for both
+    half = quantile(0.975, 10) * math.sqrt(16 + 16)
+    assert (both.low, both.high, both.few_seeds) == pytest.approx((10 - half, 10 + half, True))
+    several = [60.0, 62.0], [60.0, 62.0, 64.0]
+    assert seed_intervals(*several, lender) == seed_intervals(*several)
+
+
+def test_what_a_lender_shows_within_the_test_set_is_not_counted_twice():
+    """Runs that differ by chance on examples alone: their deviation adds next to nothing to that of the examples."""
+    first, second, more = (counts_of(drawn(runs, 2000, 0.5, seed)) for runs, seed in ((1, 1), (1, 2), (40, 3)))
+    alone = paired_intervals(first, second, percent).gain
+    lent = paired_intervals(first, second, percent, lender=measured(more, percent, None)).gain
+    twice = paired_intervals(first, second, percent, lender=replace(measured(more, percent, None), noise=0.0)).gain
+    widths = [found.high - found.low for found in (alone, lent, twice)]
+    assert widths[1] / widths[0] == pytest.approx(1, abs=0.1)
+    assert widths[2] / widths[0] == pytest.approx(math.sqrt(2), abs=0.1)
+    assert (alone.over, lent.over) == ("examples", "examples and seeds")
+
+
+def test_folds_are_paired_and_show_all_that_varies():
+    """Ten folds of equal size: the paired t-test of their differences, with 9 degrees of freedom, for any seeds."""
+    generator = np.random.default_rng(3)
+    arms = [generator.random((2, 10)) < share for share in (0.5, 0.6)]  # (seeds, folds)
+    folds = [fold for fold in range(10) for _ in range(4)]
+    counts = [counts_of(np.repeat(own, 4, axis=1)) for own in arms]
+    differences = 100 * (arms[1].mean(axis=0) - arms[0].mean(axis=0))
+    half = quantile(0.975, 9) * differences.std(ddof=1) / math.sqrt(10)
+    found = paired_intervals(*counts, percent, folds, "fold").gain
+    assert (found.low, found.high) == pytest.approx((differences.mean() - half, differences.mean() + half))
+    assert (found.over, found.clusters, found.few_seeds) == ("folds", 10, False)
+
+
+def test_clusters_of_one_example_are_none():
+    first, second = drawn(2, 50, 0.5, 1), drawn(2, 50, 0.6, 2)
+    found = paired_intervals(counts_of(first), counts_of(second), percent, list(range(50)), "document").gain
+    assert found == gain_of(first, second)
+
+
+def test_signs_of_several_arms_are_corrected_by_holm():
+    """Limits of 0.05 / 3, / 2 and / 1 for the smallest p, the next and the last; after one above, none counts."""
+
+    def signs(*ps):
+        found = {name: Interval(1.0, 2.0, p, "seeds", 3) for name, p in zip("abc", ps, strict=False)}
+        return list(corrected_signs({"base": None, **found}).values())[1:]
+
+    assert signs(0.04) == [1]
+    assert signs(0.04, 0.01) == [1, 1]
+    assert signs(0.04, 0.03) == [0, 0]
+    assert signs(0.03, 0.001, 0.02) == [1, 1, 1]
+    assert signs(0.03, 0.001, 0.026) == [0, 1, 0]
+    assert corrected_signs({"a": Interval(-2.0, -1.0, 0.01, "seeds", 3), "base": None}) == {"a": -1, "base": 0}
 
 
 @pytest.mark.parametrize(("first", "second", "few"), [(3, 3, False), (2, 5, True), (5, 1, True)])

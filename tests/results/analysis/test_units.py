@@ -68,12 +68,3 @@ def test_questions_of_one_article_are_left_out_together():
     assert (clustered.low, clustered.high, clustered.clusters) == pytest.approx((single.low, single.high, 6))
     assert (alone.clusters, alone.unit) == (None, "article")
     assert alone.low > clustered.low
-
-
-def test_without_numpy_the_interval_is_over_seeds(monkeypatch):
-    groups = [
-        Group(name, {}, [make_record(score) for score in scores], [[{"f1": score}] * 5 for score in scores])
-        for name, scores in {"glove": [50.0, 52.0], "elmo": [60.0, 61.0]}.items()
-    ]
-    monkeypatch.setattr("results.analysis.interval.find_spec", lambda name: None)
-    assert TableRow("other", "squad", groups).interval().over == "seeds"

@@ -30,12 +30,17 @@ def test_the_interval_is_that_of_welch():
     assert (found.low, found.high) == pytest.approx((-0.12 - half, -0.12 + half))
 
 
-def test_without_a_printed_deviation_the_paper_has_one_run_with_ours():
-    """The paper prints none for baselines: variance 0.01 of three and of one run."""
-    found = verdict(group(90.0, 90.1, 90.2, features="glove"), NER)
-    half = 4.303 * math.sqrt(0.01 * (1 / 3 + 1))
-    assert (found.low, found.high) == pytest.approx((-0.05 - half, -0.05 + half), abs=1e-4)
-    alone = verdict(group(92.0), NER)  # one run of ours has the paper's deviation
+def test_without_a_printed_deviation_the_papers_runs_have_ours():
+    """The paper prints none for baselines: variance 0.01 of our three runs and of its five; it says 1 for no number."""
+    for paper, runs in ((NER, 5), (SQUAD, 1)):
+        printed = paper.scores["glove"]
+        found = verdict(group(printed - 0.1, printed, printed + 0.1, features="glove"), paper)
+        half = 4.303 * math.sqrt(0.01 * (1 / 3 + 1 / runs))
+        assert (found.low, found.high) == pytest.approx((-half, half), abs=1e-4)
+
+
+def test_one_run_of_ours_has_the_papers_deviation():
+    alone = verdict(group(92.0), NER)
     half = 2.776 * math.sqrt(0.01 * (1 + 1 / 5))
     assert (alone.low, alone.high) == pytest.approx((-0.22 - half, -0.22 + half), abs=1e-4)
 

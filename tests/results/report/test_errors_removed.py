@@ -166,9 +166,9 @@ def test_runs_with_other_epochs_than_their_recipe_do_not_set_the_range():
 
 
 def test_the_title_is_by_the_interval_of_the_gain():
-    """As in tables: by Welch's interval this gain is 10.0 (-1.2 to 21.2), the share 20.0 % (2.1 to 37.9)."""
+    """By Welch's interval this gain is 10.0 (-1.2 to 21.2); by Fieller's the share is 20.0 % (-3.0 to 34.6)."""
     figure = errors_removed([panel(glove=[45.5, 50.0, 54.5], elmo=[60.0, 60.1, 59.9])], PAIR)
-    assert "20.0 % (2.1 to 37.9)" in figure.numbers
+    assert "20.0 % (\N{MINUS SIGN}3.0 to 34.6)" in figure.numbers
     assert figure.title == "The effect of ELMo on NER, CoNLL-2003 is unclear"
 
 

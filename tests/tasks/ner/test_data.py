@@ -135,6 +135,24 @@ class TestTask:
     def task(self):
         return Ner(NerSettings(), ColumnReader(ignore_labels=["OTH"]))
 
+    @pytest.mark.parametrize(
+        ("marked", "expected"),
+        [
+            ((), [0, 1, 2, 3]),  # a sentence is its own document where none is marked
+            ((0,), [0, 0, 0, 0]),
+            ((0, 3), [0, 0, 0, 1]),
+            ((2,), [0, 1, 2, 2]),
+        ],
+    )
+    def test_sentences_of_one_document_share_its_number(self, task, tmp_path, marked, expected):
+        sentences = ["-DOCSTART- O\n\n" * (i in marked) + "EU I-ORG\n\n" for i in range(4)]
+        rows = [[{"words": ["-DOCSTART-"], "tags": ["O"]}] * (i in marked) for i in range(4)]
+        rows = [row for own in rows for row in [*own, {"words": ["EU"], "tags": ["B-ORG"]}]]
+        for examples in (read(tmp_path, "".join(sentences)), task.from_rows(rows, "test")):
+            scores = task.score(examples, [["O"]] * 4)
+            assert [own["document"] for own in scores.examples] == expected
+            assert task.metrics["f1"].unit == "document"
+
     def test_counts(self, task, tmp_path):
         examples = read(tmp_path, TWO_SENTENCES + "Paul B-PER\n")
         assert task.counts(examples) == {"sentences": 2, "tokens": 5, "entities": 3, "ORG": 1, "PER": 2}
@@ -166,7 +184,7 @@ class TestTask:
         task.learn_labels(read(tmp_path, "EU I-ORG\n"))
         new = read(tmp_path, "Paris I-LOC\n")
         assert task.collate(new).targets["tags"].tolist() == [[task.tags.index("O")]]
-        assert task.score(new, [["O"]]).examples == [{"tp": 0, "fp": 0, "fn": 1}]
+        assert task.score(new, [["O"]]).examples == [{"tp": 0, "fp": 0, "fn": 1, "document": 0}]
 
     def test_rows_are_read_like_files(self, task):
         rows = [

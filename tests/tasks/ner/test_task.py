@@ -78,4 +78,4 @@ def test_labels_without_a_common_one_are_no_entities():
     tables = {"corporation": "ORG", "group": "ORG", "product": None}, {"ORG": "ORG", "MISC": None}
     (mapped,), (tags,) = TASK.relabelled([example], [["B-ORG", "E-ORG", "B-ORG", "E-ORG", "S-MISC"]], *tables)
     assert mapped.spans == (Span("ORG", 0, 2), Span("ORG", 2, 4)), "neighbours stay two"
-    assert TASK.score_test([mapped], [tags]).examples == [{"tp": 2, "fp": 0, "fn": 0}]
+    assert TASK.score_test([mapped], [tags]).examples == [{"tp": 2, "fp": 0, "fn": 0, "document": 0}]
