@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,7 @@ from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps.experiment_sweeper import experiment_cells
+from tests.tasks.making import run_of
 from tests.tasks.mini.chance import chance
 
 ROOT = Path(__file__).parents[1]
@@ -360,3 +361,18 @@ def test_more_epochs_raise_the_frozen_arm_on_dev_but_not_on_test():
     for task, short in (("NER, CoNLL-2003", "20 epochs"), ("SST-5", "6 epochs")):
         assert means[f"{task}, whole recipe", "dev"] > means[f"{task}, {short}", "dev"]
         assert means[f"{task}, whole recipe", "test"] <= means[f"{task}, {short}", "test"]
+
+
+@pytest.mark.parametrize("arm", ["glove", "elmo"])
+@pytest.mark.parametrize(("task", "data"), [("ner", "paper"), ("ner", "wnut17"), ("sst5", "paper"), ("srl", "ewt")])
+def test_the_dropout_of_a_recipe_is_the_best_of_the_trials(task, data, arm):
+    """By the mean dev score of the published trials, worked out from the JSON files."""
+    scores = defaultdict(list)
+    for path in (PUBLISHED / data / task / arm).rglob("record.json"):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["identity"]["variant"].get("trial"):
+            scores[record["config"]["features"]["dropout"]].append(record["scores"]["dev"][record["metric"]])
+    assert {len(own) for own in scores.values()} == {1 if task == "srl" else 3}
+    assert len(scores) == 3
+    best = max(scores, key=lambda value: statistics.fmean(scores[value]))
+    assert run_of(f"task={task}", f"data={data}", f"features={arm}").features.dropout == best

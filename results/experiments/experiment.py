@@ -51,6 +51,8 @@ class Experiment:
         note: What the table says below its rows.
         needs: What its commands need first, a line each.
         published_only: Whether all of its rows are.
+        published_only: Whether it describes published records alone, so that nothing runs its cells.
+        trials: The experiment in which settings were tried on dev before; the table says how many each arm had.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its name for people; by default that of its features, or its name here.
@@ -68,6 +70,7 @@ class Experiment:
     note: str = ""
     needs: Sequence[str] = ()
     published_only: bool = False
+    trials: str = ""
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)

@@ -1,11 +1,13 @@
 """The table of an experiment in every output format: its rows and arms next to the paper's numbers."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import asdict
 
-from results.analysis.names import arm_title, metric_title
+from results.analysis.names import arm_title, metric_title, task_title
 from results.analysis.verdict import verdict, verdict_legend
+from results.experiments.experiment import Experiment
+from results.experiments.experiment_file import load_experiment
 from results.records.printing import printable
 from results.tables.arms_table import arms_page
 from results.tables.cells import (
@@ -63,7 +65,7 @@ def experiment_page(table: ExperimentTable, *, with_intervals: bool = False) -> 
         cells += [(item.with_interval if with_intervals else str(item)) if item else EMPTY for item in found]
         lines.append([printable(cell) for cell in cells])
     title = f"{experiment.title}: scores in percent, mean±std (number of seeds)"
-    notes = experiment.notes
+    notes = experiment.notes + ([_trials(experiment)] if experiment.trials else [])
     times = Counter(line.title for line in table.lines)
     names = [
         f"{line.title}, {metric}" if times[line.title] > 1 else line.title
@@ -79,6 +81,22 @@ def experiment_page(table: ExperimentTable, *, with_intervals: bool = False) -> 
         notes.append(f"{', '.join(separate)}: runs under different settings, which have no mean; see the notes")
     signs = [line.runs.gain_sign() for line in table.lines]
     return [Sheet(printable(title), columns, lines, signs)], findings_sections(table.findings, notes)
+
+
+def _trials(experiment: Experiment) -> str:
+    """How many settings were tried on dev before, by task and arm."""
+    tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
+    for cell in load_experiment(experiment.trials).cells:
+        tried[task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))
+    counts = {
+        name: ", ".join(f"{arm_title(arm)} {len(settings)}" for arm, settings in arms.items())
+        for name, arms in tried.items()
+    }
+    listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
+    return (
+        f"settings tried on dev before (experiment={experiment.trials}): {listed}; other rows: none. Arms with frozen "
+        "layers take the setting of + ELMo, others that of GloVe"
+    )
 
 
 def _metric(line: ExperimentLine) -> str:

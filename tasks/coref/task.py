@@ -30,7 +30,7 @@ class Coref(Task[CorefExample, CorefSettings]):
     metric = "average"
     metrics = COREF_METRICS
     length_edges = (100, 200, 500, 1000, 2000)
-    recipe = 1
+    recipe = 2  # 2: LitBank until patience ends
     settings_type = CorefSettings
     reader_type = CorefReader
     raw_fields = ("text",)

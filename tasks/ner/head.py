@@ -17,24 +17,18 @@ from tasks.modules.layers import BiRnn
 
 @dataclass
 class NerSettings:
-    """The head's sizes: LSTM width per direction and layers, and the dropout around and between them.
-
-    Attributes:
-        input_dropout: dropout of the features; null means `dropout`. With 0, the parts of the features can have their
-            own: features.words.dropout, features.characters.dropout, features.elmo.dropout.
-    """
+    """The sizes of the head: LSTM width per direction, layers, dropout between and after them and of their input."""
 
     hidden: int = 200
     layers: int = 2
     dropout: float = 0.5
-    input_dropout: float | None = None
+    input_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         checks.width("task.hidden", self.hidden)
         checks.count(checks.MOST_LAYERS, "task.layers", self.layers)
         checks.dropout("task.dropout", self.dropout)
-        if self.input_dropout is not None:
-            checks.dropout("task.input_dropout", self.input_dropout)
+        checks.dropout("task.input_dropout", self.input_dropout)
 
 
 class BiLstmCrf(Head):
@@ -54,7 +48,7 @@ class BiLstmCrf(Head):
         super().__init__()
         self.tags = list(tags)
         self.dropout = nn.Dropout(settings.dropout)
-        self.input_dropout = nn.Dropout(settings.dropout if settings.input_dropout is None else settings.input_dropout)
+        self.input_dropout = nn.Dropout(settings.input_dropout)
         self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout, hidden_dim=hidden_dim)
         self.projection = nn.Linear(self.encoder.output_dim + output_dim, len(tags))
         self.crf = ConstrainedCrf(tags, may_follow)

@@ -31,7 +31,7 @@ class Ner(Task[NerExample, NerSettings]):
     metrics: ClassVar[Mapping[str, Metric]] = {
         name: replace(metric, unit="document") for name, metric in SPAN_METRICS.items()
     }
-    recipe = 1
+    recipe = 2  # 2: dropout of the joined vectors by trials, until patience ends
     settings_type = NerSettings
     reader_type = ColumnReader
     columns = ("words", "tags")

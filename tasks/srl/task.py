@@ -30,7 +30,7 @@ class Srl(Task[SrlExample, SrlSettings]):
     name = "srl"
     metric = "f1"
     metrics = SRL_METRICS
-    recipe = 1
+    recipe = 2  # 2: dropout of the joined vectors by trials, until patience ends
     settings_type = SrlSettings
     raw_fields = ("text",)
 

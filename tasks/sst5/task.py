@@ -24,7 +24,7 @@ class Sst5(Task[SentimentExample, BcnSettings]):
     name = "sst5"
     metric = "accuracy"
     metrics: ClassVar = {**CLASS_METRICS, "binary_accuracy": Metric([[Ratio({"polar_correct": 100}, {"polar": 1})]])}
-    recipe = 2
+    recipe = 3  # 3: dropout of the joined vectors by trials
     settings_type = BcnSettings
     reader_type = TreeReader
     columns = ("tree",)

@@ -342,3 +342,18 @@ class TestMistakes:
         with pytest.raises(SystemExit):
             run_table(capsys, *arguments)
         assert "--experiment" in capsys.readouterr().err
+
+
+def test_the_table_says_how_many_settings_were_tried_before(tmp_path, capsys):
+    arms = '[arms]\nglove = ["features=glove"]\nelmo = ["features=elmo"]\n'
+    rows = [
+        f'[[rows]]\noverrides = ["task=ner", "data={data}", "trial=true", "features.dropout={tried}"]\nsplit = "dev"\n'
+        for data, tried in (("paper", "0.3,0.5"), ("wnut17", "0.1,0.2,0.3"))
+    ]
+    tried = tmp_path / "tried.toml"
+    tried.write_text(f'title = "Tried"\nseeds = [1, 2, 3]\n{arms}{rows[0]}{rows[1]}arms = ["elmo"]\n')
+    own = tmp_path / "own.toml"
+    row = '[[rows]]\noverrides = ["task=ner", "data=paper"]\n'
+    own.write_text(f'title = "Own"\nseeds = [1]\ntrials = "{tried}"\n{arms}{row}')
+    _, out, _ = run_table(capsys, "--runs", tmp_path, "--experiment", own)
+    assert "NER, CoNLL-2003: GloVe 2, + ELMo 2; NER, WNUT-17: + ELMo 3; other rows: none" in out

@@ -217,7 +217,7 @@ class TestTask:
 
 
 def test_settings_of_the_preset():
-    """Facts B.2: AllenNLP's preset, but for the dropout with ELMo (conf/task/sst5.yaml says why)."""
+    """Facts B.2: AllenNLP's preset, but for the dropout of the joined vectors (conf/task/sst5.yaml says why)."""
     for arm in ("glove", "elmo", "elmo_random"):
         config = run_of("task=sst5", f"features={arm}", "data=paper")
         assert vars(config.task.settings) == {
@@ -229,7 +229,6 @@ def test_settings_of_the_preset():
             "maxout_dropout": [0.2, 0.3],
             "pool": 4,
         }
-        assert config.features.dropout == 0.25
         assert config.features.characters is None
         assert config.features.words.trainable is False
         trainer = config.trainer
