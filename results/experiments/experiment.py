@@ -51,7 +51,6 @@ class Experiment:
         note: What the table says below its rows.
         needs: What its commands need first, a line each.
         published_only: Whether all of its rows are.
-        published_only: Whether it describes published records alone, so that nothing runs its cells.
         trials: The experiment in which settings were tried on dev before; the table says how many each arm had.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
