@@ -10,7 +10,6 @@ from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.audit.runs import audit
 from results.experiments.experiment_file import load_experiment
-from results.publishing.ledger import ledger_page
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
 from results.records.collect import Collection, collect
@@ -28,15 +27,14 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = Path("results", "published")
 REPRESENTATIONS = "representations"  # an experiment; README shows its figure
 TABLES = Path("results", "tables.md")
-LEDGER = Path("results", "ledger.md")
 README = Path("README.md")
 
 _DESCRIPTION = """\
 Copies record.json and examples.json of finished runs to results/published, under the path that follows from the run's
 name, with the scores on further test sets and the confidences that it kept, and the kinds of their test examples to
 results/published/test_sets. Test predictions contain text: they are copied only of runs whose data come with the suite
-(data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures, results/ledger.md,
-which lists the runs that are still to do, and parts of README.
+(data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures, and parts of
+README.
 Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
 committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which
 python -m results.audit finds something, such as scores that their own files contradict, two runs that contradict each
@@ -149,7 +147,6 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     return {
         **old_figures,
         **figures,
-        LEDGER: ledger_page(collection),
         TABLES: page.text.replace(f"{root}/", ""),
         README: with_blocks(_read(root / README) or "", blocks),
     }

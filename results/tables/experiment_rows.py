@@ -99,21 +99,6 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
     return ExperimentTable(experiment, lines, once, where)
 
 
-def missing_cells(found: Sequence[FoundRecord], experiment: Experiment) -> list[Cell]:
-    """The cells without a finished run, each once where two rows show the same runs."""
-    filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
-    missing = {tuple(cell.overrides): cell for cell, own in filled if not (_finished(own) or cell.row.published_only)}
-    return list(missing.values())
-
-
-def missing_commands(found: Sequence[FoundRecord], experiment: Experiment, where: Sequence[str]) -> list[str]:
-    """The commands that make these cells' runs; `where` says where things are."""
-    rows = _rows(found, experiment)
-    if any(_finished(own) for row in rows for cells in row.values() for _, own in cells):
-        return list(dict.fromkeys(finding.text for finding in _missing(experiment, rows, where)))
-    return [_whole(experiment, where)]
-
-
 def _rows(found: Sequence[FoundRecord], experiment: Experiment) -> list[dict[str, Filled]]:
     """The cells of each row with their records, by arm."""
     rows: dict[tuple[object, ...], dict[str, Filled]] = {}
