@@ -141,7 +141,10 @@ def test_the_first_table_is_what_the_files_say():
         for column, features in ((baseline, "glove"), (elmo, "elmo")):
             own = [] if plain else TABLE1["arms"][features][1:]
             folder = PUBLISHED / data / task / features / ",".join(sorted([*own, *epochs]))
-            records = [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("seed-*/record.json")]
+            records, folds = (
+                [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob(f"{fold}seed-*/record.json")]
+                for fold in ("", "fold-*/")
+            )
             recipes = [record["fingerprinted"]["recipes"]["task"] for record in records]
             newest = [record for record, own in zip(records, recipes, strict=True) if own == max(recipes)]
             scores = [record["scores"]["test"][record["metric"]] for record in newest]
@@ -151,11 +154,9 @@ def test_the_first_table_is_what_the_files_say():
             if scores:
                 means[features] = statistics.fmean(scores)
                 deviation = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
-                old = recipes and max(recipes) < load_names().tasks[task].recipe
-                number = f"{len(scores)}, recipe {max(recipes)}" if old else f"{len(scores)}"
-                folds = [
-                    json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("fold-*/seed-*/record.json")
-                ]
+                recipe = max(record["fingerprinted"]["recipes"]["task"] for record in [*newest, *folds])
+                old = recipe < load_names().tasks[task].recipe
+                number = f"{len(scores)}, recipe {recipe}" if old else f"{len(scores)}"
                 mark = "§" * any(map(at_the_limit, [*newest, *folds]))
                 shown = f"{means[features]:.2f}{deviation} ({number}){mark}"
             assert line.get(column, "") == shown, (name, column)

@@ -10,7 +10,7 @@ from results.analysis.paper_scores import load_paper
 from results.analysis.row_warnings import row_warnings, runs_in_words
 from results.analysis.rows import MINI, Group, Lender, Summary, TableRow, column_order, comparable_parts, lenders_of
 from results.audit.scores import REMEDY, unlike_metrics
-from results.experiments.cell import NAMED
+from results.experiments.cell import NAMED, NOT_RECORDED
 from results.experiments.experiment import Experiment, values_of
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
@@ -149,9 +149,10 @@ def _as_compared(group: Group, compared: tuple[str, str]) -> Group:
 
 
 def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[str, dict[str, str]]:
-    """Compared arm -> what its runs set in a row with these overrides, without task, data and features."""
+    """Compared arm -> what its runs set in a row with these overrides and record, without task, data and features."""
     typed = {arm: dict(map(values_of, [*row, *headline.arms[arm]])) for arm in headline.compare}
-    return {arm: {key: values[0] for key, values in own.items() if key not in NAMED} for arm, own in typed.items()}
+    left_out = (*NAMED, *NOT_RECORDED)
+    return {arm: {key: values[0] for key, values in own.items() if key not in left_out} for arm, own in typed.items()}
 
 
 def _feature_defaults(record: RunRecord, arms: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:

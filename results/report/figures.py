@@ -44,6 +44,7 @@ SPARE_LOOKS: Sequence[tuple[str, Shape]] = (
     ("violet", "square"), ("red", "triangle"), ("green", "plus"), ("orange", "cross"),
     ("violet", "circle"), ("red", "square"), ("green", "diamond"), ("orange", "triangle"),
     ("violet", "cross"), ("red", "plus"), ("green", "square"), ("orange", "diamond"),
+    ("violet", "triangle"), ("red", "diamond"), ("green", "circle"), ("orange", "plus"),
 )  # fmt: skip
 
 

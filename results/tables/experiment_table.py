@@ -4,7 +4,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import asdict
 
-from results.analysis.names import arm_title, metric_title, task_title
+from results.analysis.names import arm_title, default_pair, metric_title, task_title
 from results.analysis.verdict import verdict, verdict_legend
 from results.experiments.experiment import Experiment
 from results.experiments.experiment_file import load_experiment
@@ -93,9 +93,10 @@ def _trials(experiment: Experiment) -> str:
         for name, arms in tried.items()
     }
     listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
+    first, second = map(arm_title, default_pair())
     return (
         f"settings tried on dev before (experiment={experiment.trials}): {listed}; other rows: none. Arms with frozen "
-        "layers take the setting of + ELMo, others that of GloVe"
+        f"layers take the setting of {second}, others that of {first}"
     )
 
 

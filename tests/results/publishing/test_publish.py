@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from results.analysis.names import load_names
 from results.publish import main
 from results.records.example_scores import write_confidences, write_examples, write_predictions
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, record_path
@@ -152,7 +153,7 @@ def test_only_the_runs_of_an_experiment(runs, root, tmp_path, capsys):
     assert "refused   mini: expected runs of this experiment, found none" in capsys.readouterr().out
     assert main(["--experiment", "table1"], root) == 2
     assert main([str(runs), "--experiment", "nowhere"], root) == 2
-    assert "--experiment: experiment=nowhere: expected fewer_labels, figure1" in capsys.readouterr().err
+    assert "--experiment: experiment=nowhere: expected controls, fewer_labels, figure1" in capsys.readouterr().err
 
 
 def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsys):
@@ -161,8 +162,8 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     # (51 -> 61.5: 10.5 of 49); the paper: 51.4 -> 54.7; the band: 50.5 to 52
     for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "+6.80 open"):
         assert cell in page
-    # one run of the paper's with our deviation: 12.706 * 1.414 * sqrt(3 / 2)
-    assert "| -0.40 open (-22.41 to +21.61) |" in page
+    # five runs of the paper's with our deviation: 12.706 * 1.414 * sqrt(1 / 2 + 1 / 5)
+    assert "| -0.40 open (-15.43 to +14.63) |" in page
     assert "| in 50.5 to 52.0 |" in page
     readme = (root / "README.md").read_text().replace("\u00a0", " ")
     assert "61.50 ± 2.12 (2)" in readme
@@ -214,16 +215,20 @@ def test_other_settings_under_the_same_name_are_refused(runs, root, capsys):
 def test_a_newer_recipe_replaces_an_older_one_and_never_the_reverse(runs, root, tmp_path, capsys):
     there = root / "results/published/paper/sst5/elmo/seed-1/record.json"
     main([str(runs)], root)
-    for recipe, score in ((2, 70), (4, 50)):
+    newest = load_names().tasks["sst5"].recipe
+    for recipe, score in ((newest + 1, 70), (newest + 3, 50)):
         save_run(tmp_path / "new", score, task="sst5", features="elmo", seed=1, recipe=recipe)
         assert main([str(tmp_path / "new")], root) == 0
         assert (read_record(there).score, read_record(there).recipe) == (score, recipe)
-    assert "paper sst5 elmo seed 1: 70.00 -> accuracy 50.00, recipe 2 -> 4\n" in capsys.readouterr().out
-    save_run(tmp_path / "old", 80, task="sst5", features="elmo", seed=1, recipe=3)
-    save_run(tmp_path / "other", 80, task="sst5", features="elmo", seed=1, recipe=5, lr=0.1)
+    assert (
+        f"paper sst5 elmo seed 1: 70.00 -> accuracy 50.00, recipe {newest + 1} -> {newest + 3}\n"
+        in capsys.readouterr().out
+    )
+    save_run(tmp_path / "old", 80, task="sst5", features="elmo", seed=1, recipe=newest + 2)
+    save_run(tmp_path / "other", 80, task="sst5", features="elmo", seed=1, recipe=newest + 4, lr=0.1)
     assert main([str(tmp_path / "old"), str(tmp_path / "other")], root) == 1
     out = capsys.readouterr().out
-    assert "a run of this name with recipe 4 is published, and this run has recipe 3" in out
+    assert f"a run of this name with recipe {newest + 3} is published, and this run has recipe {newest + 2}" in out
     assert "made under other settings is published (recipes.task, trainer.lr)" in out
     assert read_record(there).score == 50
 
