@@ -55,7 +55,7 @@ def check_source(source: FrozenSource, other: FrozenSource | None = None) -> str
             f"expected the same layers twice, found a relative difference of {difference:.1g}. Draw numbers from a "
             "generator with a fixed seed, and keep nothing between calls"
         )
-    elif (difference := _difference(*_alone_and_together(cached, layers))) > TOLERANCE["float32"]:
+    elif (difference := _difference(*_alone_and_together(cached, layers))) > TOLERANCE:
         problems.append(
             "expected the layers of a sentence to depend on that sentence alone, found a relative difference of "
             f"{difference:.1g} between it alone and in a batch. Mask the padding, and use nothing of other sentences"

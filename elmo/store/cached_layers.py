@@ -168,7 +168,7 @@ class CachedLayers(nn.Module):
             return
         sentences, device = three_of(before), self._table.device
         found = self._take(running_numbers([self._stored[key] for key in sentences], sentences))
-        tolerance = tolerance_of(self.source, device, self.precision, shelf.computed_with())
+        tolerance = tolerance_of(self.source, device, shelf.computed_with())
         difference = largest_difference(self._compute(sentences)[0].cpu(), found, self.widths)
         if difference > tolerance:
             raise StoreUnusable(

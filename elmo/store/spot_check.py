@@ -14,8 +14,9 @@ from elmo.common.c_library import processor
 from elmo.sources.source import FrozenSource
 from elmo.store.row_numbers import Key
 
-# Of a value plus the mean of its layer. Other kernels, batches and threads gave 5e-6; one step of float16 is 1e-3.
-TOLERANCE = {"float16": 2e-3, "float32": 1e-3}
+# Of the length of a token's vector. Other kernels, batches and threads gave 5e-6 with trained weights. On a GPU, permuted
+# ones, as of the control, amplify the last bits to about 1e-2 in single values. One step of float16 is 1e-3.
+TOLERANCE = 1e-2
 LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone a second
 
 
@@ -34,17 +35,17 @@ def computed_with(device: torch.device) -> str:
     return f"cpu, torch {torch.__version__}, {code}"
 
 
-def tolerance_of(source: FrozenSource, device: torch.device, precision: str, noted: Sequence[str]) -> float:
+def tolerance_of(source: FrozenSource, device: torch.device, noted: Sequence[str]) -> float:
     """Zero where all was computed as here, by a biLM on a CPU; other bits may depend on the batch."""
     same = isinstance(source, Bilm) and device.type == "cpu" and list(noted) == [computed_with(device)]
-    return 0.0 if same else TOLERANCE[precision]
+    return 0.0 if same else TOLERANCE
 
 
 def largest_difference(found: Tensor, expected: Tensor, widths: Sequence[int]) -> float:
-    """The largest difference of two sets of rows, (tokens, width), relative to the value plus its layer's mean."""
+    """The largest difference of a token's vector in a layer of two sets, (tokens, width), relative to its length."""
     found, expected = found.float(), expected.float()
     if torch.equal(found, expected):
         return 0.0
     layers = zip(*(torch.split(rows, list(widths), dim=1) for rows in (found, expected)), strict=True)
-    parts = [((one - other) / (other.abs() + other.abs().mean())).abs()[one != other] for one, other in layers]
+    parts = [(one - other).norm(dim=1) / other.norm(dim=1) for one, other in layers]
     return float(torch.cat(parts).nan_to_num(torch.inf).amax())

@@ -69,10 +69,10 @@ def test_a_source_that_changed_and_kept_its_fingerprint_stops_the_run(opened, tm
 
 
 def test_last_bits_may_differ_and_nothing_more(opened):
-    precision = opened(Changed()).precision
-    opened(Changed(by=TOLERANCE[precision] / 4))
-    with pytest.raises(InputError, match=f"at most {TOLERANCE[precision]:g}"):
-        opened(Changed(by=TOLERANCE[precision] * 4))
+    opened(Changed())
+    opened(Changed(by=TOLERANCE / 4))
+    with pytest.raises(InputError, match=f"at most {TOLERANCE:g}"):
+        opened(Changed(by=TOLERANCE * 4))
 
 
 def test_a_bilm_has_equal_bits_where_the_same_code_computed_them(opened, tmp_path, monkeypatch):
