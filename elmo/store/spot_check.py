@@ -14,8 +14,8 @@ from elmo.common.c_library import processor
 from elmo.sources.source import FrozenSource
 from elmo.store.row_numbers import Key
 
-# Of the length of a token's vector. Other kernels, batches and threads gave 5e-6 with trained weights. On a GPU, permuted
-# ones, as of the control, amplify the last bits to about 1e-2 in single values. One step of float16 is 1e-3.
+# Of the length of a token's vector. Other kernels, batches and threads gave 5e-6 with trained weights. On a GPU,
+# permuted ones, as of the control, amplify the last bits to about 1e-2 in single values. A step of float16 is 1e-3.
 TOLERANCE = 1e-2
 LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone a second
 
