@@ -19,6 +19,7 @@ from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from results.table import main as table
 from tasks.data.datasets import DataSource
+from tasks.ner.task import Ner
 from tasks.training.peak_memory import PROCESS, peak_mb
 from tasks.training.trainer import Trainer
 from tests.elmo.common.waiting import wait_for
@@ -86,7 +87,7 @@ class TestFinishedRun:
         record = read_record(path_of(finished.runs, "elmo_tiny"))
         parts = record.fingerprinted
         assert set(parts) == {"data", "vectors", "weights", "recipes", "settings"}
-        assert parts["recipes"] == {"task": 1, "words": 1, "characters": 1, "elmo": 1}
+        assert parts["recipes"] == {"task": Ner.recipe, "words": 1, "characters": 1, "elmo": 1}
         inner = hashlib.sha256((place.data / "mine" / "test.txt").read_bytes()).digest()
         assert parts["data"]["test"] == hashlib.sha256(inner).hexdigest()
         assert parts["weights"] == record.weights["sha256"]
@@ -132,7 +133,11 @@ class TestFinishedRun:
                 {(entity["label"], entity["start"], entity["end"]) for entity in side["entities"]}
                 for side in (one.gold, one.predicted)
             )
-            assert (len(gold & guessed), len(guessed - gold), len(gold - guessed)) == tuple(score.values())
+            assert (len(gold & guessed), len(guessed - gold), len(gold - guessed)) == (
+                score["tp"],
+                score["fp"],
+                score["fn"],
+            )
 
     def test_kinds_of_test_examples_are_kept_once_for_all_runs_and_without_text(self, place, finished):
         data = read_record(path_of(finished.runs, "elmo_tiny")).fingerprinted["data"]

@@ -30,7 +30,7 @@ def f1(counts):
 def save_run(runs, features, counts, *, seed=1, fold=None, hashes=HASHES, variant=None):
     folds = None if fold is None else 2
     record = make_record(f1(counts), features=features, seed=seed, fold=fold, folds=folds, variant=variant)
-    record = replace(record, fingerprinted={"data": hashes}, metrics={"f1": F1})
+    record = replace(record, fingerprinted={**record.fingerprinted, "data": hashes}, metrics={"f1": F1})
     return save(runs, record, [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts])
 
 
@@ -180,7 +180,7 @@ def test_runs_without_scores_of_examples(runs, capsys):
 def test_an_arm_with_other_counts_has_no_score_of_zero(runs, capsys):
     correct = Metric([[Ratio({"correct": 100})]])
     record = make_record(60.0, features="elmo")
-    record = replace(record, fingerprinted={"data": HASHES}, metrics={"f1": correct})
+    record = replace(record, fingerprinted={**record.fingerprinted, "data": HASHES}, metrics={"f1": correct})
     save(runs, record, [{"correct": int(i < 6)} for i in range(10)])
     status, lines, out = shown(capsys, "--runs", runs)
     assert (status, lines) == (1, [])

@@ -19,7 +19,9 @@ def folder(task, features):
 
 
 def spans(side, field):
-    return Counter((one["label"], one["start"], one["end"]) for one in side[field] if one["label"] != "V")
+    """The spans by label; srl-eval takes a continuation C-X without an X before it for an X."""
+    spans = [one for one in side[field] if one["label"] != "V"]
+    return Counter((one["label"].removeprefix("C-"), one["start"], one["end"]) for one in spans)
 
 
 def answer(text):

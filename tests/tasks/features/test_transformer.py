@@ -13,6 +13,7 @@ from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures
 from tasks.features.transformer import TransformerConfig
+from tasks.ner.task import Ner
 from tasks.running.experiment import WEIGHTS_NAME
 from tasks.running.saved_model import load_weights
 from tests.elmo.sources import tiny_transformers
@@ -120,7 +121,7 @@ def test_a_run_is_stored_recorded_saved_and_loaded(model, command, tmp_path):
     path = record_path(run.runs_dir, Identity("mini", "ner", "transformer", 1, run.variant))
     record = read_record(path)
     assert record.fingerprinted["transformer"] == run.features.transformer.fingerprint()
-    assert record.fingerprinted["recipes"] == {"task": 1, "words": 1, "characters": 1, "transformer": 1}
+    assert record.fingerprinted["recipes"] == {"task": Ner.recipe, "words": 1, "characters": 1, "transformer": 1}
     assert list(record.mixes) == ["transformer.input"]
     assert record.warnings == ["read this"]
     assert record.identity.variant["features.transformer.model"] == "./tiny"
