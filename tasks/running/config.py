@@ -148,8 +148,6 @@ def run_config(tree: DictConfig) -> RunConfig:
 
 def _further(run: RunConfig, name: str) -> RunConfig:
     """The plain run of the same task on a further dataset."""
-    if name not in (known := group_options("data")) and not name.endswith(".yaml"):
-        raise InputError(f"also: expected datasets, {', '.join(known)} or PATH.yaml, found {name}")
     found = run_config(compose_config([f"task={run.task.name}", f"data='{name}'"]))
     if type(run.task).relabelled is Task.relabelled and (run.data.labels or found.data.labels):
         raise InputError(

@@ -16,7 +16,7 @@ from results.records.record import read_record, write_record
 from tasks.run import run
 from tasks.running.config import typed_config
 from tasks.running.plan import RunPlan
-from tests.tasks.making import WORDS, run_of
+from tests.tasks.making import WORDS
 from tests.tasks.user import outcome, sentences
 
 SETTINGS = ["task=ner", *WORDS, "task.hidden=16", "task.dropout=0.2", "trainer.batch_size=4", "trainer.lr=0.02"]
@@ -215,8 +215,3 @@ class TestAudit:
         (text,) = self.findings(copied)
         assert f"scores.{split}.precision: expected " in text
         assert f"which {CONFIDENCES_NAME} gives" in text
-
-
-def test_a_typo_in_a_further_dataset_is_one_line():
-    with pytest.raises(InputError, match=r"^also: expected datasets, btc, .* or PATH.yaml, found btcc$"):
-        run_of("task=ner", "data=mini", "also=[btcc]")
