@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -260,15 +260,6 @@ def test_sweeps_accept_the_printed_commands_of_experiments():
     for words in lines:
         name = words[4].removeprefix("experiment=")
         assert experiment_cells(name, OverridesParser.create().parse_overrides(words[5:])), words
-
-
-def test_the_table_of_commits_has_all_published_runs():
-    page = (PUBLISHED / "README.md").read_text(encoding="utf-8")
-    listed = Counter()
-    for commit, runs in re.findall(r"^\| ([0-9a-f]{7}|none) \| (\d+) \|", page, re.MULTILINE):
-        listed[commit] += int(runs)
-    records = [item.record for item in collect([PUBLISHED]).found]
-    assert listed == Counter((record.environment.commit or "none")[:7] for record in records)
 
 
 def test_every_published_run_has_its_examples_and_nothing_else():
