@@ -30,10 +30,10 @@ TABLES = Path("results", "tables.md")
 README = Path("README.md")
 
 _DESCRIPTION = """\
-Copies record.json and examples.json of finished runs to results/published, under the path that follows from the run's
-name, with the scores on further test sets and the confidences that it kept, and the kinds of their test examples to
-results/published/test_sets. Test predictions contain text: they are copied only of runs whose data come with the suite
-(data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures, and parts of
+Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
+run's name, with the scores on further test sets and the confidences that it kept, and the kinds of their test examples
+to results/published/test_sets. Test predictions contain text: they are copied only of runs whose data come with the
+suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures, and parts of
 README.
 Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
 committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from elmo.common.files import read_json
 from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
 from results.analysis.panels import Panel, split_panels
@@ -103,7 +104,7 @@ def first_table():
 
 def coreference_of_folds(files):
     """The mean of three F1 scores, each from counts that are added up over the documents of ten folds."""
-    documents = [document for file in files for document in json.loads(file.read_text(encoding="utf-8"))["scores"]]
+    documents = [document for file in files for document in read_json(file)["scores"]]
     assert (len(files), len(documents)) == (10, 100)
 
     def f1(precise, predicted, recalled, gold):
@@ -149,7 +150,7 @@ def test_the_first_table_is_what_the_files_say():
             newest = [record for record, own in zip(records, recipes, strict=True) if own == max(recipes)]
             scores = [record["scores"]["test"][record["metric"]] for record in newest]
             seeds = {file.parent.name for file in folder.glob("fold-*/seed-*/record.json")}
-            scores += [coreference_of_folds(sorted(folder.glob(f"fold-*/{seed}/examples.json"))) for seed in seeds]
+            scores += [coreference_of_folds(sorted(folder.glob(f"fold-*/{seed}/examples.json.gz"))) for seed in seeds]
             shown = ""
             if scores:
                 means[features] = statistics.fmean(scores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import io
 import json
@@ -28,6 +29,7 @@ CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() e
 
 
 ALWAYS_PLAIN = frozenset({str, int, bool})  # types of which every value is JSON
+_GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 FileState = tuple[str, int, int]  # path, time of the last change, size
 # What zipfile, numpy and torch raise for a damaged file depends on where the damage is. Their texts help nobody: some
 # advise to run what is in the file.
@@ -94,13 +96,16 @@ def utf8_lines(path: Path) -> Iterator[str]:
 def write_json(path: Path, content: object) -> None:
     """Writes a JSON file that is either the old one or the whole new one, and creates its folder.
 
+    If the name ends in .gz it is compressed, equal content to equal bytes.
+
     Raises:
         TypeError: a value is not one that `plain_json` accepts.
     """
-    text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    packed = path.suffix == ".gz"
+    text = json.dumps(plain_json(content), indent=None if packed else 1, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(gzip.compress(text.encode(), mtime=0) if packed else text.encode())
 
 
 def plain_json(value: object, where: str = "") -> Any:  # noqa: ANN401 (any JSON value)
@@ -147,15 +152,19 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
-    """The value in a JSON file from any source.
+    """The value in a JSON file from any source, compressed by gzip or not.
 
     Raises:
-        ValueError: it is not JSON, nested too deeply, or contains text that cannot be written as UTF-8.
+        ValueError: it is not JSON, cut short, nested too deeply, or contains text that cannot be written as UTF-8.
         OSError: the file cannot be read.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait forever
         raise ValueError("a folder, a pipe or a device in place of the file")
-    text = path.read_text(encoding="utf-8")
+    raw = path.read_bytes()
+    try:
+        text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"a damaged gzip file: {error}") from error
     try:
         content = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:

@@ -16,12 +16,12 @@ from results.records.sweep_manifest import DEFAULT_RUNS
 ROOT = Path(__file__).parents[2]
 
 _DESCRIPTION = """\
-Computes every score of the records again: test metrics, details and counts from examples.json, examples.json from the
-predictions, dev scores from the learning curve, scores on further test sets from examples-DATA.json, shares of right
-predictions from the confidences. Finds seeds that are copies of one another, seeds of one name with
-different settings, configs that contradict the run's name, predictions with other texts than those of the test set,
-unsafe names, and commits that this repository does not have. Prints a line for each finding: file, what was expected,
-what was found, what to do. The status is 1 if there is one. Nothing is written."""
+Computes every score of the records again: test metrics, details and counts from the scores of single examples,
+examples.json.gz, and these from the predictions, dev scores from the learning curve, scores on further test sets from
+examples-DATA.json.gz, shares of right predictions from the confidences. Finds seeds that are copies of one another,
+seeds of one name with different settings, configs that contradict the run's name, predictions with other texts than
+those of the test set, unsafe names, and commits that this repository does not have. Prints a line for each finding:
+file, what was expected, what was found, what to do. The status is 1 if there is one. Nothing is written."""
 
 _EPILOG = """\
 examples:

@@ -60,7 +60,7 @@ def tested(record: RunRecord, predictions: Sequence[Prediction]) -> tuple[str, s
 
 
 def rescored(gold: Fields, predicted: Fields) -> dict[str, float]:
-    """The counts of one example, by the names that they have in examples.json; those that its outputs determine."""
+    """The counts of one example, by the names that they have in examples.json.gz; those that its outputs determine."""
     if "label" in gold:
         return {"correct": float(gold["label"] == predicted["label"])}
     if "answers" in gold:

@@ -61,7 +61,9 @@ def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Breakdo
 def _why_nothing(panel: Panel, kinds: Mapping[str, Sequence[Kind]] | None) -> str:
     """Why a panel has no kinds of examples to compare; see `kinds_of`."""
     if kinds is None:
-        return "the runs have no score for each test example (examples.json), so kinds of examples cannot be compared"
+        return (
+            "the runs have no score for each test example (examples.json.gz), so kinds of examples cannot be compared"
+        )
     if not kinds:
         what = f"task={panel.row.task} data={panel.row.data} data_dir=DIR runs_dir=RUNS_DIR"
         return f"kinds of examples are not known; to get them: python -m tasks.groups {what}"

@@ -22,7 +22,13 @@ from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_
 from results.experiments.experiment import Experiment
 from results.experiments.runs_of_cells import only_cells
 from results.records.collect import FoundRecord, collect
-from results.records.example_scores import ExamplesUnreadable, read_confidences, read_examples, write_confidences
+from results.records.example_scores import (
+    ExamplesUnreadable,
+    read_confidences,
+    read_examples,
+    write_confidences,
+    write_examples,
+)
 from results.records.identity import (
     CONFIDENCES_NAME,
     EXAMPLES_NAME,
@@ -35,7 +41,6 @@ from results.records.identity import (
 from results.records.record import RecordUnreadable, RunRecord, read_record, write_record
 
 Kind = Literal["added", "replaced", "left", "refused"]
-EXAMPLES_KEYS = {"schema", "fingerprint", "scores"}
 RECORD_KEYS = {field.name for field in dataclasses.fields(RunRecord)} | {"fingerprint"}
 LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
 
@@ -167,10 +172,11 @@ def _publish(run: Candidate) -> PublishOutcome:
     if elsewhere and not record.trial:
         for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(there) if there else ())):
             target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
-        for name in _examples_of(record):
-            shutil.copyfile(item.path.with_name(name), target.with_name(name))
+        for name in _examples_of(record):  # written again, as the confidences: only numbers
+            examples = read_examples(item.path.with_name(name), record.fingerprint) or []
+            write_examples(target.with_name(name), record.fingerprint, examples)
         kept = read_confidences(item.path.with_name(CONFIDENCES_NAME), record.fingerprint)
-        if kept is not None:  # written again: only numbers
+        if kept is not None:
             by_split = {own.split: own.examples for own in kept}
             write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, by_split)
         _copy_predictions(item, target)
@@ -250,17 +256,17 @@ def _refusal(item: FoundRecord) -> str:
     if record.trial:
         return _text_in_record(_content(item.path))
     for name in _examples_of(record):
-        path = item.path.with_name(name)
         try:
-            scores = read_examples(path, record.fingerprint)
+            scores = read_examples(item.path.with_name(name), record.fingerprint)
         except ExamplesUnreadable as error:
             return str(error)
         if scores is None:
             return f"expected {name} next to the record, found none; without it there is no interval"
         if recomputed(record, scores) is None:
             return f"{name}: expected counts that give {record.metric}, found none"
-        if text := _text_in_examples(name, _content(path)):
-            return text
+        for key in sorted(set[str]().union(*scores)):
+            if len(key) > LONGEST_NAME or any(map(str.isspace, key)):
+                return f"{name}: expected names without spaces, found {key[:40]!r}"
     return _text_in_record(_content(item.path))
 
 
@@ -268,18 +274,6 @@ def _content(path: Path) -> Mapping[str, object]:
     content = read_json(path)
     assert isinstance(content, dict)
     return content
-
-
-def _text_in_examples(file: str, content: Mapping[str, object]) -> str:
-    """Why the file of example scores contains more than numbers and names; empty if it does not."""
-    if extra := sorted(content.keys() - EXAMPLES_KEYS):
-        return f"{file}: expected {', '.join(sorted(EXAMPLES_KEYS))}, found {', '.join(extra)} too"
-    scores = content["scores"]
-    assert isinstance(scores, list)
-    for name in sorted({name for example in scores for name in example}):
-        if any(character.isspace() for character in name) or len(name) > LONGEST_NAME:
-            return f"{file}: expected names without spaces, found {name[:40]!r}"
-    return ""
 
 
 def _text_in_record(content: Mapping[str, object]) -> str:

@@ -88,7 +88,7 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
     """
     remedy = "no interval is made from it; restore the file from a copy, or delete its folder and run again"
     try:
-        content = read_json(path)
+        content = read_json(path if path.exists() else path.with_suffix(""))  # runs of earlier versions: not compressed
     except FileNotFoundError:
         return None
     except OSError as error:

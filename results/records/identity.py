@@ -19,7 +19,7 @@ Value = str | int | float | bool | None
 Parts = Mapping[str, object]
 
 RECORD_NAME = "record.json"
-EXAMPLES_NAME = "examples.json"
+EXAMPLES_NAME = "examples.json.gz"
 PREDICTIONS_NAME = "predictions.jsonl.gz"  # text of the data: published only where they come with the suite
 CONFIDENCES_NAME = "confidences.jsonl.gz"  # numbers alone
 CHECKPOINT_NAME = "checkpoint.pt"  # the state after the last epoch; removed when the run ends
@@ -97,7 +97,7 @@ def record_path(runs_dir: Path, identity: Identity) -> Path:
 
 def also_name(data: str) -> str:
     """The file, next to the record, for the scores of single examples of a further test set, `RunRecord.also`."""
-    return f"examples-{_shortened(_escaped(data))}.json"
+    return f"examples-{_shortened(_escaped(data))}.json.gz"
 
 
 def fingerprint(parts: Parts) -> str:

@@ -5,7 +5,6 @@ order, so that files, pages and intervals have the sizes of real ones.
 """
 
 import argparse
-import json
 import random
 import resource
 import subprocess
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from elmo.common.files import read_json
 from results.records.collect import PUBLISHED
 from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME, record_path
@@ -31,7 +31,7 @@ def write_grid(runs: Path, records: int) -> None:
         for arm in ARMS:
             there = PUBLISHED / "mini" / task / arm / "seed-1"
             record = read_record(there / "record.json")
-            scores = json.loads((there / EXAMPLES_NAME).read_text(encoding="utf-8"))["scores"]
+            scores = read_json(there / EXAMPLES_NAME)["scores"]
             for setting in range(records // (len(TASKS) * len(ARMS) * len(SEEDS))):
                 for seed in SEEDS:
                     _write(runs, _with(record, setting, seed), scores)

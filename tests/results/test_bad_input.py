@@ -9,6 +9,7 @@ import pytest
 
 import results.status
 import results.table
+from elmo.common.files import read_json, write_json
 from results.publishing.rules import publish_runs
 from results.records.identity import EXAMPLES_NAME
 from results.records.record import write_record
@@ -34,12 +35,12 @@ def cut_short(runs):
 def score_edited(runs):
     path = runs / "mini" / "sst5" / "elmo" / "seed-1" / "record.json"
     path.write_text(path.read_text().replace('"accuracy": 80', '"accuracy": 83'))
-    return "scores.test.accuracy: expected 80, which examples.json gives, found 83", True
+    return "scores.test.accuracy: expected 80, which examples.json.gz gives, found 83", True
 
 
 def examples_of_another_run(runs):
     path = runs / "mini" / "sst5" / "elmo" / "seed-1" / EXAMPLES_NAME
-    path.write_text(path.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    write_json(path, {**read_json(path), "fingerprint": "0"})
     return "expected the fingerprint of the record next to it", True
 
 
@@ -147,7 +148,7 @@ def examples_with_endless_brackets(runs):
 
 def examples_with_an_integer_of_400_digits(runs):
     path = runs / "mini" / "sst5" / "elmo" / "seed-1" / EXAMPLES_NAME
-    path.write_text(path.read_text().replace('"correct": 1', f'"correct": {"1" * 400}', 1))
+    write_json(path, {**read_json(path), "scores": [{"correct": int("1" * 400)}]})
     return f"{path}: scores: expected a list of objects with finite numbers", True
 
 

@@ -155,7 +155,7 @@ class TestUsersOwn:
         write_record(path, replace(record, scores={"test": {"hits": record.score + 1}}))
         status, _, err = run_table(capsys, "--runs", runs, "--compare", "mywords", "mybilm", "--check")
         assert status == 1
-        assert "which examples.json gives, found" in err
+        assert "which examples.json.gz gives, found" in err
 
     def test_the_report_shows_their_titles(self, runs, tmp_path):
         out = tmp_path / "report.html"

@@ -297,7 +297,7 @@ def test_without_examples_there_is_an_interval_over_seeds_from_two_on(capsys, tm
     _, out, _ = run_table(capsys, "--runs", tmp_path)
     if seeds == 1:
         assert interval is None
-        assert "no interval (NER, CoNLL-2003): examples.json is missing" in out
+        assert "no interval (NER, CoNLL-2003): examples.json.gz is missing" in out
     else:  # the variance of a difference of two means is 0.1^2 / 2, with two degrees of freedom
         assert interval["high"] - interval["low"] == pytest.approx(2 * 4.3027 * 0.1 / 2**0.5, abs=1e-3)
         assert "over seeds alone" in out
@@ -321,7 +321,7 @@ def test_examples_that_contradict_a_score_make_no_interval(capsys, tmp_path, see
         save(tmp_path, make_record(80.0 + seed, metric="accuracy", features="elmo", seed=seed), first_right(60))
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "json")
     (row,) = json.loads(out)
-    assert any("accuracy: expected 60, which examples.json gives, found 8" in note for note in row["notes"])
+    assert any("accuracy: expected 60, which examples.json.gz gives, found 8" in note for note in row["notes"])
     if seeds == 1:
         assert (row["gain"], row["gain_interval"]) == (40.0, None)
     else:

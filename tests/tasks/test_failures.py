@@ -51,7 +51,11 @@ class TestFailure:
         code, _, err = command(*arguments(place, tmp_path / "runs", data=tmp_path))
         assert code == 0
         assert read_record(path).status == "finished"
-        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json", "predictions.jsonl.gz"}
+        assert {file.name for file in path.parent.iterdir()} == {
+            "record.json",
+            "examples.json.gz",
+            "predictions.jsonl.gz",
+        }
 
     @pytest.mark.parametrize("changed", ["train", "test"])
     def test_data_that_change_during_training_are_no_result(self, place, command, tmp_path, monkeypatch, changed):
@@ -197,7 +201,11 @@ class TestElsewhere:
             assert "sweep  1 runs finished, 1 are running elsewhere" in err
             assert [file.name for file in path.parent.iterdir()] == [LOCK_NAME]
         assert command(*arguments(place, tmp_path, "trainer.epochs=1"))[0] == 0
-        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json", "predictions.jsonl.gz"}
+        assert {file.name for file in path.parent.iterdir()} == {
+            "record.json",
+            "examples.json.gz",
+            "predictions.jsonl.gz",
+        }
 
     def test_only_one_of_two_processes_does_the_run(self, place, tmp_path):
         processes = [start(place, tmp_path, "trainer.epochs=30") for _ in range(2)]
@@ -207,7 +215,7 @@ class TestElsewhere:
         other = [text for text in said if "is running elsewhere" in text or "is done already" in text]
         assert (len(trained), len(other)) == (1, 1)
         folder = path_of(tmp_path, **{"trainer.epochs": 30}).parent
-        assert {file.name for file in folder.iterdir()} == {"record.json", "examples.json", "predictions.jsonl.gz"}
+        assert {file.name for file in folder.iterdir()} == {"record.json", "examples.json.gz", "predictions.jsonl.gz"}
 
     def test_files_left_by_a_kill_after_the_record_are_removed(self, place, command, tmp_path):
         path = path_of(tmp_path, **{"trainer.epochs": 1})
@@ -221,7 +229,11 @@ class TestElsewhere:
         (path.parent / "record.json.7-ab.partial").write_text("half")
         code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=1"))
         assert (code, err.count("is done already")) == (0, 1)
-        assert {file.name for file in path.parent.iterdir()} == {"record.json", "examples.json", "predictions.jsonl.gz"}
+        assert {file.name for file in path.parent.iterdir()} == {
+            "record.json",
+            "examples.json.gz",
+            "predictions.jsonl.gz",
+        }
         assert path.read_bytes() == before
 
 

@@ -1,5 +1,6 @@
 """python -m tasks.run, from the command line to the record, on a dataset and arms that a user might add."""
 
+import gzip
 import hashlib
 import json
 import re
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from elmo import random_bilm, save_bilm
+from elmo.common.files import read_json
 from results.breakdown.group_files import groups_path, read_groups
 from results.records.example_scores import read_predictions
 from results.records.identity import PREDICTIONS_NAME, Identity, record_path
@@ -106,7 +108,7 @@ class TestFinishedRun:
 
     def test_examples_hold_one_score_each_and_no_text(self, place, finished):
         path = path_of(finished.runs, "elmo_tiny")
-        text = path.with_name("examples.json").read_text()
+        text = gzip.decompress(path.with_name("examples.json.gz").read_bytes()).decode()
         examples = json.loads(text)
         assert len(examples["scores"]) == 7
         assert examples["fingerprint"] == read_record(path).fingerprint
@@ -127,7 +129,7 @@ class TestFinishedRun:
         columns = [[line.split() for line in block.splitlines()] for block in blocks]
         assert [one.example for one in kept] == [{"tokens": [cells[0] for cells in lines]} for lines in columns]
         assert [one.gold["tags"] for one in kept] == [[cells[-1] for cells in lines] for lines in columns]
-        scores = json.loads(path.with_name("examples.json").read_text())["scores"]
+        scores = read_json(path.with_name("examples.json.gz"))["scores"]
         for one, score in zip(kept, scores, strict=True):
             gold, guessed = (
                 {(entity["label"], entity["start"], entity["end"]) for entity in side["entities"]}
@@ -154,7 +156,7 @@ class TestFinishedRun:
         files = [path for path in finished.runs.rglob("*") if path.is_file()]
         ours = {path.name for path in files if path.parent.name != ".sweep"}  # where Hydra keeps a sweep's settings
         (groups,) = (finished.runs / "test_sets").iterdir()
-        assert ours == {"record.json", "examples.json", "predictions.jsonl.gz", groups.name}
+        assert ours == {"record.json", "examples.json.gz", "predictions.jsonl.gz", groups.name}
         assert list((place.root / "elsewhere").iterdir()) == []
 
     def test_the_bilm_stays_as_it_was(self, finished):
@@ -204,7 +206,7 @@ class TestFinishedRun:
         here, there = (read_record(path_of(runs, "elmo_tiny")) for runs in (tmp_path, finished.runs))
         assert outcome(here) == outcome(there)
         assert here.fingerprint == there.fingerprint
-        examples = [path_of(runs, "elmo_tiny").with_name("examples.json") for runs in (tmp_path, finished.runs)]
+        examples = [path_of(runs, "elmo_tiny").with_name("examples.json.gz") for runs in (tmp_path, finished.runs)]
         assert examples[0].read_bytes() == examples[1].read_bytes()
 
     def test_another_seed_is_another_run(self, place, finished, command, tmp_path):
@@ -293,7 +295,7 @@ def test_limit_is_in_the_path_and_the_record(place, command, tmp_path):
     assert record.limit == 3
     assert record.hashed["identity"]["variant"]["limit"] == record.config["limit"] == 3
     assert record.data["test"]["sentences"] == 7
-    assert len(json.loads(path.with_name("examples.json").read_text())["scores"]) == 3
+    assert len(read_json(path.with_name("examples.json.gz"))["scores"]) == 3
 
 
 def test_the_test_split_is_read_once_when_training_is_over(place, command, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import results.audit.__main__
+from elmo.common.files import read_json, write_json
 from results.audit.predictions import rescored
 from results.audit.runs import audit, unsafe_name
 from results.publish import generated
@@ -45,9 +46,9 @@ def copied(tmp_path):
             path.write_text(json.dumps(content))
         if examples:
             path = target / EXAMPLES_NAME
-            content = json.loads(path.read_text())
+            content = read_json(path)
             examples(content["scores"])
-            path.write_text(json.dumps(content))
+            write_json(path, content)
         if predictions:
             path = target / PREDICTIONS_NAME
             header, *lines = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
@@ -144,7 +145,7 @@ def test_scores_without_their_examples_are_named(copied, capsys):
 
 def test_table_check_and_publish_find_the_same(copied, capsys, tmp_path):
     path = copied(NER, record=edit("scores", "test", "recall"))
-    expected = "scores.test.recall: expected 81.2419, which examples.json gives, found 82.2419"
+    expected = "scores.test.recall: expected 81.2419, which examples.json.gz gives, found 82.2419"
     status, _, err = run_table(capsys, "--runs", tmp_path / "runs", "--check")
     assert (status, err.count(f"check: wrong: {path}: {expected}")) == (1, 1)
     (tmp_path / "root" / "results" / "published").mkdir(parents=True)
@@ -227,7 +228,7 @@ class TestCopiedSeeds:
         path = copied(NER)
         record = read_record(path)
         config = {**record.config, "seed": 7}
-        examples = json.loads(path.with_name(EXAMPLES_NAME).read_text())["scores"]
+        examples = read_json(path.with_name(EXAMPLES_NAME))["scores"]
         other = save(
             tmp_path / "runs", replace(record, identity=replace(record.identity, seed=7), config=config), examples
         )

@@ -170,11 +170,11 @@ def test_nothing_to_show_is_explained(tmp_path, capsys):
 
 
 def test_runs_without_scores_of_examples(runs, capsys):
-    for path in runs.rglob("examples.json"):
+    for path in runs.rglob("examples.json.gz"):
         path.unlink()
     status, lines, out = shown(capsys, "--runs", runs)
     assert (status, lines) == (1, [])
-    assert "the runs have no score for each test example (examples.json), so kinds of examples cannot be" in out
+    assert "the runs have no score for each test example (examples.json.gz), so kinds of examples cannot be" in out
 
 
 def test_an_arm_with_other_counts_has_no_score_of_zero(runs, capsys):

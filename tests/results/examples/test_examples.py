@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from elmo.common.files import read_json, write_json
 from results.examples.__main__ import main
 from results.examples.differences import example_texts, output_lines
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
@@ -104,8 +105,8 @@ class TestErrors:
         assert "expected the same test examples, found 6 and 3 with different names" in err
 
     def test_damaged_files(self, pair, capsys):
-        content = json.loads((pair[0] / EXAMPLES_NAME).read_text())
-        (pair[0] / EXAMPLES_NAME).write_text(json.dumps({**content, "scores": content["scores"][:2]}))
+        content = read_json(pair[0] / EXAMPLES_NAME)
+        write_json(pair[0] / EXAMPLES_NAME, {**content, "scores": content["scores"][:2]})
         assert "expected a score for each of 6 predictions, found 2" in self.refused(capsys, *pair)
         (pair[1] / PREDICTIONS_NAME).write_bytes(b"")
         assert f"{pair[1] / PREDICTIONS_NAME}: expected predictions" in self.refused(capsys, pair[1], pair[0])

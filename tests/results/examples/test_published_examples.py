@@ -1,11 +1,11 @@
-"""Published predictions of the mini suite: fixed and broken, by rules written here, agree with examples.json."""
+"""Published predictions of the mini suite: fixed and broken, by rules written here, agree with examples.json.gz."""
 
-import json
 import re
 from collections import Counter
 
 import pytest
 
+from elmo.common.files import read_json
 from results.examples.compare import compare_runs, read_run
 from results.records.collect import PUBLISHED
 from results.records.example_scores import read_predictions
@@ -45,7 +45,7 @@ def right_by_hand(task, gold, predicted):
 
 
 def right_by_counts(score):
-    """The same from the counts in examples.json alone."""
+    """The same from the counts in examples.json.gz alone."""
     if "tp" in score:
         return score["fp"] == score["fn"] == 0
     if "correct" in score:
@@ -63,7 +63,7 @@ def test_fixed_and_broken_agree_with_the_scores_of_single_examples(task):
     sides = []
     for run in found:
         kept = read_predictions(run.path.with_name(PREDICTIONS_NAME), run.record.fingerprint)
-        scores = json.loads(run.path.with_name(EXAMPLES_NAME).read_text(encoding="utf-8"))["scores"]
+        scores = read_json(run.path.with_name(EXAMPLES_NAME))["scores"]
         by_hand = {one.id: right_by_hand(task, one.gold, one.predicted) for one in kept}
         by_counts = {one.id: right_by_counts(score) for one, score in zip(kept, scores, strict=True)}
         assert by_hand == by_counts

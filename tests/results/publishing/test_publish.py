@@ -1,13 +1,13 @@
 """Publishing: which runs are copied or refused, and what is written."""
 
 import gzip
-import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from elmo.common.files import read_json, write_json
 from results.analysis.names import load_names
 from results.publish import main
 from results.records.example_scores import write_confidences, write_examples, write_predictions
@@ -26,7 +26,7 @@ def published(root):
 def test_records_and_examples_are_copied_and_nothing_else(runs, root, capsys, given):
     places = {"all": runs, "glove": runs / "paper" / "sst5" / "glove", "elmo": runs / "paper" / "sst5" / "elmo"}
     assert main([str(places.get(word, word)) for word in given.split()], root) == 0
-    names = ("examples.json", "record.json")
+    names = ("examples.json.gz", "record.json")
     folders = [f"paper/sst5/{arm}/seed-{seed}" for arm in ("elmo", "glove") for seed in (1, 2)]
     assert published(root) == [f"{folder}/{name}" for folder in folders for name in names]
     for name in published(root):
@@ -57,7 +57,7 @@ def test_further_test_sets_and_confidences_are_copied_as_numbers_alone(root, tmp
     record = replace(read_record(path), also={"films": FurtherTest({"accuracy": 50.0})})
     write_record(path, record)
     assert main([str(runs)], root) == 1
-    assert "expected examples-films.json next to the record, found none" in capsys.readouterr().out
+    assert "expected examples-films.json.gz next to the record, found none" in capsys.readouterr().out
     write_examples(path.with_name(also_name("films")), record.fingerprint, [{"correct": 0}, {"correct": 1}])
     kept = path.with_name(CONFIDENCES_NAME)
     write_confidences(kept, record.fingerprint, {"test": [[(0.9, True)], [(0.5, False)]]})
@@ -65,7 +65,7 @@ def test_further_test_sets_and_confidences_are_copied_as_numbers_alone(root, tmp
     kept.write_bytes(gzip.compress(gzip.decompress(clean).replace(b'{"split"', b'{"text": "A bore", "split"')))
     assert main([str(runs)], root) == 0
     folder = path.parent.relative_to(runs).as_posix()
-    names = [CONFIDENCES_NAME, "examples-films.json", "examples.json", "record.json"]
+    names = [CONFIDENCES_NAME, "examples-films.json.gz", "examples.json.gz", "record.json"]
     assert published(root) == [f"{folder}/{name}" for name in names]
     assert (root / "results" / "published" / folder / CONFIDENCES_NAME).read_bytes() == clean
     kept.unlink()
@@ -246,7 +246,7 @@ class TestRefused:
         assert not [name for name in published(root) if "seed-9" in name]
 
     def edit(self, path, **changes):
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        write_json(path, {**read_json(path), **changes})
 
     def test_failed(self, runs, root, capsys):
         save(runs, make_record(task="sst5", seed=9, error=RunError("OutOfMemoryError", "no room")))
@@ -295,19 +295,18 @@ class TestRefused:
 
     def test_no_examples(self, runs, root, capsys):
         save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME).unlink()
-        self.assert_refused(runs, root, capsys, "expected examples.json next to the record")
+        self.assert_refused(runs, root, capsys, "expected examples.json.gz next to the record")
 
     def test_examples_of_another_score(self, runs, root, capsys):
         path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)
         self.edit(path, scores=[{"correct": 1}] * 100)
         self.assert_refused(
-            runs, root, capsys, "scores.test.accuracy: expected 100, which examples.json gives, found 50"
+            runs, root, capsys, "scores.test.accuracy: expected 100, which examples.json.gz gives, found 50"
         )
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
-            ({"texts": ["A bore."]}, "found texts too"),
             ({"scores": [{"correct": 1, "was a bore": 1}] * 50 + [{"correct": 0}] * 50}, "found 'was a bore'"),
             ({"scores": [{"correct": 1, "text": "a bore"}] * 50 + [{"correct": 0}] * 50}, "finite numbers"),
         ],

@@ -11,18 +11,32 @@ from results.records.example_scores import (
     Prediction,
     read_examples,
     read_predictions,
+    write_examples,
     write_predictions,
 )
 
 
 def written(path, **content):
-    path.write_text(json.dumps({"schema": 1, "fingerprint": "ab", "scores": [{"correct": 1}]} | content))
+    content = {"schema": 1, "fingerprint": "ab", "scores": [{"correct": 1}]} | content
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
     return path
 
 
 def test_a_missing_file_is_none_and_a_whole_one_is_read(tmp_path):
-    assert read_examples(tmp_path / "none.json", "ab") is None
-    assert read_examples(written(tmp_path / "examples.json"), "ab") == [{"correct": 1}]
+    assert read_examples(tmp_path / "none.json.gz", "ab") is None
+    assert read_examples(written(tmp_path / "examples.json.gz"), "ab") == [{"correct": 1}]
+
+
+def test_equal_scores_are_equal_bytes(tmp_path):
+    for name in ("a.json.gz", "b.json.gz"):
+        write_examples(tmp_path / name, "ab", [{"correct": 1, "f1": 0.1}])
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+    assert read_examples(tmp_path / "a.json.gz", "ab") == [{"correct": 1, "f1": 0.1}]
+
+
+def test_the_scores_of_an_earlier_version_are_read_from_a_file_that_is_not_compressed(tmp_path):
+    written(tmp_path / "examples.json").write_text('{"fingerprint": "ab", "scores": [{"correct": 0}]}')
+    assert read_examples(tmp_path / "examples.json.gz", "ab") == [{"correct": 0}]
 
 
 @pytest.mark.parametrize(
@@ -36,16 +50,16 @@ def test_a_missing_file_is_none_and_a_whole_one_is_read(tmp_path):
     ],
 )
 def test_examples_of_another_run_are_refused_with_the_reason(tmp_path, content, reason):
-    path = written(tmp_path / "examples.json", **content)
+    path = written(tmp_path / "examples.json.gz", **content)
     with pytest.raises(ExamplesUnreadable, match=reason) as caught:
         read_examples(path, "ab")
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\x00"])
-def test_a_file_cut_short_is_refused(tmp_path, text):
-    path = tmp_path / "examples.json"
-    path.write_text(text)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x00", gzip.compress(b"{}")[:-5], gzip.compress(b"{")])
+def test_a_file_cut_short_is_refused(tmp_path, content):
+    path = tmp_path / "examples.json.gz"
+    path.write_bytes(content)
     with pytest.raises(ExamplesUnreadable, match="restore the file from a copy"):
         read_examples(path, "ab")
 

@@ -1,6 +1,7 @@
 """Run records: written atomically, read back, and refused if damaged or in conflict."""
 
 import dataclasses
+import gzip
 import json
 import math
 import os
@@ -280,9 +281,9 @@ def test_a_prepared_folder_is_empty(tmp_path):
 
 
 def test_examples_hold_scores_and_the_run_they_belong_to(tmp_path):
-    path = tmp_path / "examples.json"
+    path = tmp_path / "examples.json.gz"
     write_examples(path, "f" * 64, [{"tp": 1, "fp": 0, "fn": 2}, {"tp": 0, "fp": 0, "fn": 0}])
-    assert json.loads(path.read_text()) == {
+    assert json.loads(gzip.decompress(path.read_bytes())) == {
         "schema": 1,
         "fingerprint": "f" * 64,
         "scores": [{"tp": 1, "fp": 0, "fn": 2}, {"tp": 0, "fp": 0, "fn": 0}],
@@ -298,7 +299,7 @@ def test_examples_hold_scores_and_the_run_they_belong_to(tmp_path):
 )
 def test_examples_never_hold_text(tmp_path, scores, message):
     with pytest.raises(ValueError, match=message):
-        write_examples(tmp_path / "examples.json", "f" * 64, scores)
+        write_examples(tmp_path / "examples.json.gz", "f" * 64, scores)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,6 +11,7 @@ from statistics import mean
 
 import pytest
 
+from elmo.common.files import read_json
 from tasks.data.datasets import SHIPPED, DataSource
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.tag_schemes import iob2
@@ -306,9 +307,9 @@ class TestAgreement:
 
 def test_the_card_of_snli_says_that_it_does_not_teach_inference():
     text = " ".join((SHIPPED / "snli" / "card.md").read_text(encoding="utf-8").split())
-    runs = sorted((SHIPPED.parents[1] / "results" / "published" / "mini" / "snli" / "elmo").glob("*/examples.json"))
+    runs = sorted((SHIPPED.parents[1] / "results" / "published" / "mini" / "snli" / "elmo").glob("*/examples.json.gz"))
     assert len(runs) == 3
-    correct = [[example["correct"] for example in json.loads(run.read_text())["scores"]] for run in runs]
+    correct = [[example["correct"] for example in read_json(run)["scores"]] for run in runs]
     labels = [example.label for example in examples_of("snli")["test"]]
     right = {
         label: mean(run[i] for run in correct for i, gold in enumerate(labels) if gold == label)

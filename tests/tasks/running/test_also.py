@@ -70,10 +70,10 @@ def test_score_name_and_fingerprint_stay_as_they_are(place, plain, found):
     assert found.record.scores["test"]["f1"] > 50, "something has been learned"
     assert (found.record.identity, found.record.fingerprint) == (before.identity, before.fingerprint)
     assert found.record.config == before.config
-    for name in ("examples.json", "predictions.jsonl.gz"):
+    for name in ("examples.json.gz", "predictions.jsonl.gz"):
         assert found.path.with_name(name).read_bytes() == (plain.folder / name).read_bytes()
     kept = {path.name for path in found.path.parent.iterdir()} - {path.name for path in plain.folder.iterdir()}
-    assert kept == {"examples-btc.json", "examples-wnut17.json", CONFIDENCES_NAME}
+    assert kept == {"examples-btc.json.gz", "examples-wnut17.json.gz", CONFIDENCES_NAME}
 
 
 def test_labels_are_replaced_and_those_without_counterpart_dropped(ended, found):
@@ -117,7 +117,7 @@ def test_the_files_are_among_the_inputs(place, found):
 def test_confidences_are_those_of_the_predicted_entities(ended, found):
     (dev, test) = read_confidences(found.path.with_name(CONFIDENCES_NAME), found.record.fingerprint)
     assert (dev.split, test.split) == ("dev", "test")
-    scores = read_examples(found.path.with_name("examples.json"), found.record.fingerprint)
+    scores = read_examples(found.path.with_name("examples.json.gz"), found.record.fingerprint)
     for parts, score in zip(test.examples, scores, strict=True):
         assert (len(parts), sum(right for _, right in parts)) == (score["tp"] + score["fp"], score["tp"])
     shares = [share for parts in (*dev.examples, *test.examples) for share, _ in parts]
@@ -198,12 +198,14 @@ class TestAudit:
         other = {"btc": replace(own, scores={**own.scores, "f1": 99.0})}
         write_record(copied.path, replace(copied.record, also={**copied.record.also, **other}))
         (text,) = self.findings(replace(copied, record=read_record(copied.path)))
-        assert f"also.btc.scores.f1: expected {own.scores['f1']:.6g}, which examples-btc.json gives, found 99" in text
+        assert (
+            f"also.btc.scores.f1: expected {own.scores['f1']:.6g}, which examples-btc.json.gz gives, found 99" in text
+        )
 
     def test_their_examples_may_not_be_missing(self, copied):
         copied.path.with_name(also_name("wnut17")).unlink()
         (text,) = self.findings(copied)
-        assert "examples-wnut17.json: expected scores, found none" in text
+        assert "examples-wnut17.json.gz: expected scores, found none" in text
 
     @pytest.mark.parametrize(("number", "split"), [(1, "dev"), (2, "test")])
     def test_confidences_give_the_scores(self, copied, number, split):

@@ -88,7 +88,7 @@ class Sweep:
 
 def left_behind(runs):
     """Files that are not results, and the names of those in the folder of sweeps."""
-    names = {RECORD_NAME, "examples.json", PREDICTIONS_NAME}
+    names = {RECORD_NAME, "examples.json.gz", PREDICTIONS_NAME}
     strange = [path for path in runs.rglob("*") if path.is_file() and path.name not in names]
     lists = [path.name for path in strange if path.parent.name == ".sweep"]
     return [path for path in strange if path.parent.name != ".sweep"], sorted(lists)
