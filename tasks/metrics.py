@@ -1,4 +1,4 @@
-"""Metrics: pure functions from gold and predicted lists to scores in percent."""
+"""Scores in percent from gold and predicted lists, and kinds of examples to score apart: pure functions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import importlib.util
 import math
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 
-from results.records.metric import Metric, Ratio, mean_of
-from tasks.interface import ScorersDisagree, Scores
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.common.files import plain_json
+from results.records.metric import Grouping, Metric, Ratio, mean_of
+
+CASINGS = ("prose", "ALL CAPS", "table or dateline", "no lower-case word")
 
 # How the scores of this module follow from `Scores.examples`.
 SPAN_METRICS = {
@@ -24,6 +30,41 @@ SPAN_METRICS = {
 CLASS_METRICS = {"accuracy": mean_of("correct", 100)}
 
 SAME_SCORE = 1e-9  # two scorers agree if their percentages differ by no more
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of predictions, in percent. Numbers of numpy and torch become plain ones, as records have them.
+
+    Attributes:
+        values: the task's metrics by name, including the main one.
+        details: further scores of any shape, such as per class.
+        examples: one object of counts or scores per example, from which the main metric can be recomputed.
+
+    Raises:
+        InputError: a record cannot have these scores. It says so after the first epoch, not after the last.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
+    examples: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _plain(self.values))
+        object.__setattr__(self, "examples", list(map(_plain, self.examples)))
+        checks.finite(self.values, "score of the task: ")
+        try:
+            object.__setattr__(self, "details", plain_json(self.details, "details"))
+        except TypeError as error:
+            raise InputError(f"score of the task: {error}") from error
+
+
+def _plain(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name: value if type(value) in (int, float) else float(value) for name, value in numbers.items()}
+
+
+class ScorersDisagree(RuntimeError):  # noqa: N818
+    """Two scorers give different values for the same predictions; the message names both values."""
 
 
 class Labelled(Hashable, Protocol):
@@ -155,3 +196,35 @@ def f1_of_counts(right: int, guessed: int, gold: int) -> dict[str, float]:
 def _percent(part: int, whole: int) -> float:
     """A share in percent; 0 if the whole is 0."""
     return 100 * float(part) / float(whole) if whole else 0.0
+
+
+def by_number(numbers: Sequence[float], edges: Sequence[int], unit: str) -> Grouping:
+    """Examples by a number, without what follows its decimal point.
+
+    Args:
+        numbers: of each example.
+        edges: the least number of every kind but the first, ascending.
+        unit: what is counted, for labels.
+    """
+    between = [f"{low} to {high - 1} {unit}" for low, high in pairwise(edges)]
+    labels = [f"under {edges[0]} {unit}", *between, f"{edges[-1]} {unit} or more"]
+    return Grouping(labels, [sum(number >= edge for edge in edges) for number in numbers])
+
+
+def by_casing(sentences: Sequence[Sequence[str]]) -> Grouping:
+    """Sentences by their `casing`."""
+    return Grouping(CASINGS, [CASINGS.index(casing(words)) for words in sentences])
+
+
+def casing(words: Sequence[str]) -> str:
+    """One of CASINGS.
+
+    Prose has a lower-case word of two letters or more. Of the other lines, ALL CAPS have no lower-case letter and more
+    than two words for each number; the rest with a number are rows of tables, and datelines of news.
+    """
+    if any(len(word) > 1 and word.isalpha() and word.islower() for word in words):
+        return CASINGS[0]
+    numbers = sum(any(character.isdigit() for character in word) for word in words)
+    if " ".join(words).isupper() and sum(word.isalpha() for word in words) > 2 * numbers:
+        return CASINGS[1]
+    return CASINGS[2] if numbers else CASINGS[3]

@@ -25,7 +25,7 @@ from elmo.common.errors import InputError, ending_with_reader, interrupts_kept, 
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
-from tasks.interface import ScorersDisagree
+from tasks.metrics import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run

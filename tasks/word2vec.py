@@ -10,8 +10,8 @@ from pathlib import Path
 
 from elmo.common.errors import InputError
 from elmo.pretrain import word2vec
+from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
-from tasks.interface import SPLITS
 from tasks.running.config import typed_folds
 from tasks.running.schema import group_options
 

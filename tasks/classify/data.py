@@ -11,9 +11,9 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.tables import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
+from tasks.batch import Sentence, Split
 from tasks.data.raw_text import word_list
 from tasks.data.text_files import parsed_rows
-from tasks.interface import Sentence, Split
 
 
 @dataclass

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
+from tasks.batch import Sentence, Split
 from tasks.classify.data import TableReader, TextExample, raw_example, read_rows, read_table
-from tasks.interface import Head, Scores, Sentence, Split, Task
-from tasks.metrics import CLASS_METRICS, class_scores
+from tasks.metrics import CLASS_METRICS, Scores, class_scores
 from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier
+from tasks.task import Head, Task
 
 UNKNOWN = 0  # the number of a label that is not in training: its examples are scored, and never trained on
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from elmo.common.errors import excerpt
 from elmo.tokeniser import sentences_of_tokens
+from tasks.batch import Sentence
 from tasks.coref.spans import Chains, Span
 from tasks.data.conll2012 import ConllDocument, read_documents
 from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
 from tasks.data.raw_text import raw_text, word_list
-from tasks.interface import Sentence
 
 
 @dataclass

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from elmo.common import checks
 from elmo.common.errors import InputError
+from tasks.batch import Batch, FeatureBatch
 from tasks.coref.antecedents import Antecedents, chains_of, marginal_loss
 from tasks.coref.spans import Chains, EncodedDocument, Span, Spans, prune
-from tasks.interface import Batch, FeatureBatch, Head
 from tasks.modules.layers import BiRnn
+from tasks.task import Head
 
 
 @dataclass

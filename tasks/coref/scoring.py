@@ -13,7 +13,7 @@ import numpy as np
 
 from elmo.common.errors import InputError
 from results.records.metric import Metric, Ratio
-from tasks.interface import Scores
+from tasks.metrics import Scores
 
 Mention = tuple[int, int]  # start and end, exclusive, in tokens of the document
 Chain = Sequence[Mention]  # the mentions of one entity

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from elmo.common.errors import InputError
 from results.records.metric import Grouping
+from tasks.batch import Sentence, Split
 from tasks.coref.data import CorefExample, CorefReader, raw_document, read_coref
 from tasks.coref.head import CorefSettings, EndToEndCoref
 from tasks.coref.scoring import COREF_METRICS, score_documents
 from tasks.coref.spans import Chains
-from tasks.data.example_groups import by_number
 from tasks.data.raw_text import span_fields
-from tasks.interface import Head, Scores, Sentence, Split, Task
+from tasks.metrics import Scores, by_number
+from tasks.task import Head, Task
 
 UNKNOWN_GENRE = 0
 

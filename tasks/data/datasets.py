@@ -23,8 +23,9 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
+from tasks.batch import SPLITS, Split
 from tasks.data.text_files import json_object, parsed_lines
-from tasks.interface import SPLITS, HasId, Split, Task
+from tasks.task import HasId, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
 MOST_NAMED = 3  # of the files that a split lacks

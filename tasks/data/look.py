@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elmo.common.errors import excerpt
-from tasks.interface import Sentence, Split, Task
+from tasks.batch import Sentence, Split
+from tasks.task import Task
 
 # Split -> the share of another split's examples whose texts may be in it, too. CoNLL-2003 has 6 % of the sentences of
 # dev in train, short ones. Texts of dev help a model less than those of train: they only choose the epoch.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
-from tasks.interface import Sentence
+from tasks.batch import Sentence
 
 _PAIRS = ("''", "``")  # LaTeX's double quotes
 # Where answers may begin or end within a word. This also splits web addresses, which is harmless.

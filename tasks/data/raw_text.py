@@ -9,8 +9,8 @@ from typing import Any, TypeGuard
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from elmo.tables import table_rows
+from tasks.batch import Sentence
 from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
-from tasks.interface import Sentence
 
 TABLES = ("csv", "tsv")
 

@@ -29,9 +29,9 @@ from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.opening import open_shelf
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription, StoreUnusable
 from elmo.tokeniser import sentences_of_tokens
+from tasks.batch import PLACES, Sentence
 from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.tuning import TuningConfig
-from tasks.interface import PLACES, Sentence
 
 
 @dataclass

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import Located
+from tasks.batch import Sentence
 from tasks.features.word_index import WordNumbers
-from tasks.interface import Sentence
 
 
 @dataclass(frozen=True)

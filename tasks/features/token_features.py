@@ -23,6 +23,7 @@ from elmo.masked.weight_files import is_masked
 from elmo.names import without_folder
 from elmo.sources.source import code_of, fingerprint_of
 from elmo.word_vectors import Vectors, open_vectors
+from tasks.batch import PLACES, FeatureBatch, Sentence
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
 from tasks.features.parts import FeaturePart, LocatedText
@@ -31,7 +32,6 @@ from tasks.features.tuned_layers import TunedLayers
 from tasks.features.tuning import TunedGroup
 from tasks.features.word_index import WordNumbers
 from tasks.features.words import WordsConfig, WordVectors
-from tasks.interface import PLACES, FeatureBatch, Sentence
 from tasks.modules.seeding import initialise
 
 

@@ -14,10 +14,10 @@ from elmo.sources.source import FrozenSource, TunableSource
 from elmo.sources.tuned_bilm import TunedBilm
 from elmo.store.cached_layers import Located
 from elmo.store.row_numbers import padded_numbers
+from tasks.batch import Sentence
 from tasks.features.frozen_layers import FrozenConfig, MixedLayers
 from tasks.features.parts import LocatedText
 from tasks.features.tuning import TunedGroup
-from tasks.interface import Sentence
 
 
 class TunedLayers(MixedLayers):

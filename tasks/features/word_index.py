@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.bilm.characters import spell
-from tasks.interface import Sentence
+from tasks.batch import Sentence
 
 LONGEST_WORD = 50  # characters of a word that the character CNN reads, including the boundary marks
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.word_vectors import Vectors, open_vectors
+from tasks.batch import Sentence
 from tasks.features.parts import FeaturePart, LocatedText
 from tasks.features.word_index import WordNumbers
-from tasks.interface import Sentence
 from tasks.modules.seeding import drawing_from
 
 NO_VECTOR = -1

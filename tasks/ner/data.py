@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks.batch import Sentence, Split
 from tasks.data.columns import DOCUMENT_START, Columns, column_sentences
 from tasks.data.offset_tokens import Offsets
 from tasks.data.raw_text import raw_words
 from tasks.data.tag_schemes import Span, parse_tag, spans_of
 from tasks.data.text_files import parsed_rows
-from tasks.interface import Sentence, Split
 
 
 @dataclass

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
+from tasks.batch import Batch, FeatureBatch
 from tasks.data.tag_schemes import may_follow
-from tasks.interface import Answer, Batch, FeatureBatch, Head
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
+from tasks.task import Answer, Head
 
 
 @dataclass

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
+from tasks.batch import PLACES, Sentence, Split
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import Span, bioes, iob2, scheme_of, spans_of
-from tasks.interface import PLACES, Answer, Head, LabelTable, Scores, Sentence, Split, Task
-from tasks.metrics import SPAN_METRICS, check_same_values, seqeval_scores, span_scores
+from tasks.metrics import SPAN_METRICS, Scores, check_same_values, seqeval_scores, span_scores
 from tasks.ner.data import ColumnReader, NerExample, raw_sentence, read_columns, read_rows
 from tasks.ner.head import BiLstmCrf, NerSettings
+from tasks.task import Answer, Head, LabelTable, Task
 
 
 class Ner(Task[NerExample, NerSettings]):

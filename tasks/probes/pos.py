@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from elmo.common import checks
 from results.records.metric import Metric, Ratio
+from tasks.batch import Batch, FeatureBatch, Sentence, Split
 from tasks.data.columns import Columns, column_sentences
 from tasks.data.text_files import TREEBANK_ESCAPES
-from tasks.interface import Batch, FeatureBatch, Head, Scores, Sentence, Split, Task
+from tasks.metrics import Scores
 from tasks.modules.seeding import named_seed
+from tasks.task import Head, Task
 
 NO_TAG = "_"  # of CoNLL-U
 OTHER_NUMBERS = re.compile(r"\d+[-.]\d+")  # of CoNLL-U's lines that are no words

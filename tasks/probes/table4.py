@@ -25,8 +25,8 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import write_json
 from elmo.embed.lines import InputLine, read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
+from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
-from tasks.interface import SPLITS
 from tasks.probes.wsd_data import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
 

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Metric, Ratio
+from tasks.batch import Batch, FeatureBatch, Sentence, Split
 from tasks.data.raw_text import span_fields
-from tasks.interface import Batch, FeatureBatch, Head, PlainReader, Scores, Sentence, Split, Task
+from tasks.metrics import Scores
 from tasks.probes.wsd_data import PARTS_OF_SPEECH, WORDNET, SenseSentence, entry_of, read_first_senses, read_sentences
+from tasks.task import Head, PlainReader, Task
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
 ANSWERS = ("nearest", "first")

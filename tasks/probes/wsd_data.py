@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import utf8_lines
+from tasks.batch import Sentence
 from tasks.data.raw_text import is_texts
 from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines
-from tasks.interface import Sentence
 
 SENSE = re.compile(r"([^%\s]+)%([1-5]):\d\d:\d\d:[^:\s]*:\d*")
 NUMBERS = {"NOUN": "1", "VERB": "2", "ADJ": "3", "ADV": "4"}  # of parts of speech in sense keys

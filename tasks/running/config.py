@@ -27,10 +27,10 @@ from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.features.transformer import WARNINGS, TransformerConfig
-from tasks.interface import Task
 from tasks.running.config_errors import explain
 from tasks.running.loggers import LoggerConfig
 from tasks.running.schema import RunSchema, compose_config, group_options, with_configs_of
+from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
 
 # Settings that cannot change a score, and so are not part of a run's identity.
@@ -273,7 +273,7 @@ def _task_class(target: object) -> type[Task[Any, Any]]:
     if missing := [*attributes, *(f"{name}()" for name in sorted(found.__abstractmethods__))]:
         raise InputError(
             f"task._target_: expected {target} to define all that a task needs, found no {' and no '.join(missing)}. "
-            "See tasks.interface.Task"
+            "See tasks.task.Task"
         )
     return found
 

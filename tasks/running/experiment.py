@@ -37,19 +37,20 @@ from results.records.record import (
     write_record,
 )
 from results.records.run_lock import Lock, Owner, Process, take
+from tasks.batch import Split
 from tasks.data.datasets import common_labels
 from tasks.data.look import look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
-from tasks.interface import Scores, Split, Task
-from tasks.metrics import SAME_SCORE
+from tasks.metrics import SAME_SCORE, Scores
 from tasks.modules.fast import kernels_for
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan
 from tasks.running.predict import LoadedModel, predictor
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights
+from tasks.task import Task
 from tasks.training.peak_memory import forget_peak, peak_mb
-from tasks.training.trainer import FitState, TaskModel, Trainer
+from tasks.training.trainer import FitsItself, FitState, TaskModel, Trainer
 
 FEW_STEPS = 2  # warn if an epoch has no more steps than this
 STEPS_ADVISED = 10
@@ -325,9 +326,12 @@ def train_and_test(
     resuming = plan.checkpoint, plan.fingerprint, on_epoch, outcome.inputs, asdict(environment)
     outcome.inputs = {**outcome.inputs, **plan.further_inputs}
     trainer = Trainer(task, config.trainer, config.seed, device, reporter, *resuming)
-    if config.limit is None and type(task).fit is Task.fit and (few := _few_steps(trainer, train)):
+    if config.limit is None and not isinstance(task, FitsItself) and (few := _few_steps(trainer, train)):
         reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests
-    fitted = task.fit(trainer, model, train, dev, outcome.fit)
+    if isinstance(task, FitsItself):
+        fitted = task.fit(trainer, model, train, dev, outcome.fit)
+    else:
+        fitted = trainer.fit(model, train, dev, outcome.fit).best_values
     if not isinstance(fitted, dict) or task.metric not in fitted:
         raise InputError(
             f"fit of task={task.name}: expected the scores on dev with {task.metric}, found {excerpt(fitted)}. Return "

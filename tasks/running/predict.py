@@ -20,11 +20,12 @@ from elmo.common.files import print_lines
 from elmo.common.progress import Reporter
 from tasks.data.raw_text import fields_of_line, raw_items
 from tasks.data.text_files import json_object
-from tasks.interface import Scores, Task
+from tasks.metrics import Scores
 from tasks.running.config import RunConfig
 from tasks.running.saved_model import WEIGHTS_NAME, check_recorded, load_weights
 from tasks.running.schema import add_config_dir
-from tasks.training.trainer import OutOfMemory, TaskModel, Trainer
+from tasks.task import Task
+from tasks.training.trainer import FitsItself, OutOfMemory, TaskModel, Trainer
 
 LINES_AT_ONCE = 1024
 TOKENS_AT_ONCE = 1 << 20
@@ -282,7 +283,7 @@ def _weights_below(folder: Path) -> Path:
 
 def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> LoadedModel | None:
     """The model of a run, ready to predict; None for a task that is not trained by gradient descent."""
-    return LoadedModel(config, model, device) if type(config.task).fit is Task.fit else None
+    return None if isinstance(config.task, FitsItself) else LoadedModel(config, model, device)
 
 
 def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:

@@ -11,8 +11,8 @@ from typing import Any
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from elmo.tokeniser import Tokeniser
+from tasks.batch import Sentence, Split
 from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
-from tasks.interface import Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
 NO_LABEL = "-"  # the annotators did not agree

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from tasks.interface import Batch, Classifier, FeatureBatch
+from tasks.batch import Batch, FeatureBatch
 from tasks.modules.layers import (
     BiRnn,
     OrthogonalLstm,
@@ -21,6 +21,7 @@ from tasks.modules.layers import (
     product,
 )
 from tasks.snli.data import LABELS
+from tasks.task import Classifier
 
 
 @dataclass

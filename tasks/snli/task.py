@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from results.records.metric import Grouping
-from tasks.interface import Head, Scores, Sentence, Split, Task
-from tasks.metrics import CLASS_METRICS, class_scores
+from tasks.batch import Sentence, Split
+from tasks.metrics import CLASS_METRICS, Scores, class_scores
 from tasks.snli.data import FIELDS, LABELS, PairExample, PairReader, raw_pair, read_pairs, read_rows
 from tasks.snli.head import Esim, EsimSettings
+from tasks.task import Head, Task
 
 NO_PREMISE = (".",)
 NUMBER_OF = {label: number for number, label in enumerate(LABELS)}

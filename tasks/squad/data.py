@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt, not_utf8
 from elmo.common.files import parse_json
+from tasks.batch import Sentence, Split
 from tasks.data.offset_tokens import OffsetTokeniser, Tokens
 from tasks.data.raw_text import raw_text
-from tasks.interface import Sentence, Split
 
 SELECT_ON = ("files", "train_articles", "official_dev")
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from tasks.interface import Answer, Batch, FeatureBatch, Head
+from tasks.batch import Batch, FeatureBatch
 from tasks.modules.layers import BiRnn, VariationalDropout
 from tasks.squad.attention import BiAttention, SelfAttention
+from tasks.task import Answer, Head
 
 IMPOSSIBLE = -1e30  # the score of padding; finite, so that products with zero are not NaN
 

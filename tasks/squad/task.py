@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from results.records.metric import Grouping, mean_of
-from tasks.interface import Head, Scores, Sentence, Split, Task
+from tasks.batch import Sentence, Split
+from tasks.metrics import Scores
 from tasks.squad.data import SquadExample, SquadReader, raw_question, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.squad.scoring import answer_scores
+from tasks.task import Head, Task
 
 QUESTION_WORDS = {
     **{word: word for word in ("what", "who", "when", "where", "which", "why", "how")},

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import excerpt
+from tasks.batch import Sentence
 from tasks.data.conll2012 import read_documents
 from tasks.data.offset_tokens import Offsets, OffsetTokeniser
 from tasks.data.raw_text import raw_text, word_list
 from tasks.data.tag_schemes import Span
-from tasks.interface import Sentence
 
 MARKED = re.compile(r"\*([^\s*]+)\*")  # the predicate in raw text
 INVISIBLE = "\u200b"  # the tokeniser drops it

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo.common import checks
+from tasks.batch import Batch, FeatureBatch
 from tasks.data.tag_schemes import may_follow_in_iob2
-from tasks.interface import Answer, Batch, FeatureBatch, Head
 from tasks.modules.crf import TagRules, best_tags, padded
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
+from tasks.task import Answer, Head
 
 
 @dataclass

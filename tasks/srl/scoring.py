@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tasks.data.tag_schemes import Span
-from tasks.interface import Scores
-from tasks.metrics import SPAN_METRICS, span_scores
+from tasks.metrics import SPAN_METRICS, Scores, span_scores
 
 PREDICATE = "V"
 CONTINUED = "C-"

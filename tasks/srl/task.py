@@ -14,12 +14,14 @@ from torch import Tensor
 
 from elmo.common.errors import InputError
 from results.records.metric import Grouping
+from tasks.batch import Sentence, Split
 from tasks.data.raw_text import span_fields, tag_columns
 from tasks.data.tag_schemes import iob2, spans_of
-from tasks.interface import Answer, Head, Scores, Sentence, Split, Task
+from tasks.metrics import Scores
 from tasks.srl.data import SrlExample, raw_predicate, read_frames
 from tasks.srl.head import DeepSrl, SrlSettings
 from tasks.srl.scoring import KINDS, OTHER, SRL_METRICS, counted_arguments, kind_of, srl_scores
+from tasks.task import Answer, Head, Task
 
 NO_PREDICATE = -1
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
+from tasks.batch import Sentence, Split
 from tasks.data.raw_text import raw_words
 from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows
-from tasks.interface import Sentence, Split
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 SHAPE = "a tree such as (3 (2 It) (3 works))"

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from results.records.metric import Metric, Ratio
-from tasks.interface import Head, Scores, Sentence, Split, Task
-from tasks.metrics import CLASS_METRICS, class_scores
+from tasks.batch import Sentence, Split
+from tasks.metrics import CLASS_METRICS, Scores, class_scores
 from tasks.modules.biattentive import BcnSettings
 from tasks.sst5.data import LABELS, SentimentExample, TreeReader, raw_phrase, read_rows, read_trees
 from tasks.sst5.head import NEUTRAL, Sentiment, SentimentClassifier
+from tasks.task import Head, Task
 
 
 class Sst5(Task[SentimentExample, BcnSettings]):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,12 @@ from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
+from tasks.batch import Batch, FeatureBatch
 from tasks.features.parts import LocatedText
 from tasks.features.token_features import TokenFeatures
-from tasks.interface import Answer, Batch, FeatureBatch, Head, Scores, Task
+from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
+from tasks.task import Answer, Head, Task
 from tasks.training.batching import BATCHES, plan_batches
 from tasks.training.optimisers import OPTIMIZERS, parameter_groups, plateau_schedule, tune
 from tasks.training.weight_average import WeightAverage, copied, overwrite
@@ -405,6 +407,27 @@ class Trainer:
     def _autocast(self) -> torch.autocast:
         wanted = self.config.precision == "bfloat16" and self.device.type == "cuda"
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+@runtime_checkable
+class FitsItself(Protocol):
+    """A task that learns in another way than by gradient descent, such as a nearest-neighbour probe."""
+
+    def fit(
+        self, trainer: Trainer, model: TaskModel, train: Sequence[Any], dev: Sequence[Any], state: FitState
+    ) -> dict[str, float]:
+        """Fits the model to the training examples; returns its scores on dev.
+
+        `trainer.vectors` gives the features of examples, `trainer.evaluate` the scores on dev. keep_weights=true keeps
+        trained parameters only.
+
+        Args:
+            trainer: made from the run's settings.
+            model: features and head.
+            train: examples to learn from.
+            dev: examples to select by.
+            state: the trainer's progress; its curve goes into the record.
+        """
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

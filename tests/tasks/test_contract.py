@@ -25,8 +25,8 @@ from results.records.example_scores import read_predictions
 from results.records.identity import PREDICTIONS_NAME
 from results.records.metric import mean_of
 from results.records.record import read_record
+from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
-from tasks.interface import SPLITS
 from tasks.running.predict import load_model
 from tasks.training.trainer import Trainer
 from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, keep, model_of, run_of
@@ -331,7 +331,7 @@ def test_mistakes_are_explained_with_the_keys_of_a_users_task(topics, command, t
     ("before", "after", "message"),
     [
         ("def gold(", "def golden(", "expected topics.task.Topics to define all that a task needs, found no gold()."),
-        (", recipe = ", ", recipes = ", "found no recipe. See tasks.interface.Task"),
+        (", recipe = ", ", recipes = ", "found no recipe. See tasks.task.Task"),
         ("(example.words,)", "example.words", "texts of Topics: expected a tuple of sentences, each a tuple of words"),
         ("(dim=-1).tolist()]", "(dim=-1).tolist()[1:]]", "of the 4 examples of a batch, found 3"),
         ('f"{path.name}:{number}"', "number", "examples of Topics: expected a text as the id of each, found 1. "),

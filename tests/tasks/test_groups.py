@@ -11,10 +11,10 @@ from results.breakdown.group_files import groups_path, read_groups
 from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping
+from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.data.tag_schemes import Span
 from tasks.groups import correct_in, main
-from tasks.interface import SPLITS, PlainReader
 from tasks.ner.data import ColumnReader, NerExample
 from tasks.ner.head import NerSettings
 from tasks.ner.task import Ner
@@ -26,6 +26,7 @@ from tasks.squad.task import question_word
 from tasks.srl.data import SrlExample
 from tasks.srl.head import SrlSettings
 from tasks.srl.task import Srl
+from tasks.task import PlainReader
 from tests.results.making import make_record, save
 
 SNLI = {split: [f"snli/{split}.jsonl"] for split in SPLITS}

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from elmo.common.files import utf8_lines
-from tasks.interface import Classifier, Head, Task
 from tasks.metrics import class_scores
 from tasks.modules.layers import masked_mean
+from tasks.task import Classifier, Head, Task
 
 LABELS = ("bad", "good")
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
+from tasks.batch import FeatureBatch
 from tasks.coref.data import CorefExample, CorefReader
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref
-from tasks.interface import FeatureBatch
 
 SMALL = CorefSettings(hidden=8, feedforward=12, feature=4, dropout=0.0, span_width=4, spans_per_word=0.8)
 DIM = 16
@@ -171,7 +171,7 @@ def test_settings_out_of_range(setting, value):
 LONG_STEP = """
 import resource, torch
 from tasks.coref.head import CorefSettings, EndToEndCoref
-from tasks.interface import Batch, FeatureBatch
+from tasks.batch import Batch, FeatureBatch
 
 torch.set_num_threads(1)
 head = EndToEndCoref(CorefSettings(span_width=20, spans_per_word=0.3, max_sentences=None), 1474, 1, True)

@@ -10,8 +10,8 @@ from operator import attrgetter, eq
 from statistics import mean
 from typing import NamedTuple
 
+from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED
-from tasks.interface import SPLITS
 from tasks.srl.scoring import counted_arguments, kind_of
 from tasks.sst5 import data as sst5
 from tests.tasks.making import run_of

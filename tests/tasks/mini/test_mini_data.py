@@ -12,10 +12,10 @@ from statistics import mean
 import pytest
 
 from elmo.common.files import read_json
+from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED, DataSource
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.tag_schemes import iob2
-from tasks.interface import SPLITS
 from tasks.ner.data import ColumnReader, read_columns
 from tasks.snli import data as snli
 from tasks.squad.scoring import answer_scores

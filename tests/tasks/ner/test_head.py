@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchcrf import CRF
 
-from tasks.interface import Batch, FeatureBatch
+from tasks.batch import Batch, FeatureBatch
 from tasks.ner.head import BiLstmCrf, NerSettings
 
 LENGTHS = torch.tensor([4, 2])

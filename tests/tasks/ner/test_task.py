@@ -6,7 +6,7 @@ import pytest
 from seqeval.metrics import sequence_labeling
 
 from tasks.data.tag_schemes import Span, bioes
-from tasks.interface import ScorersDisagree
+from tasks.metrics import ScorersDisagree
 from tasks.ner.data import ColumnReader, NerExample
 from tasks.ner.head import NerSettings
 from tasks.ner.task import Ner

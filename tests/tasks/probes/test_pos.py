@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from tasks.interface import SPLITS, Batch, FeatureBatch
+from tasks.batch import SPLITS, Batch, FeatureBatch
 from tasks.probes.pos import DrawnTags, LinearTagger, PosProbe, PosReader, PosSettings, TaggedSentence
 from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 (the tests that run here, too)
 

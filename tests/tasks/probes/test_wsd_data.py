@@ -5,9 +5,9 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.interface import PlainReader
 from tasks.probes.wsd import WsdProbe, WsdSettings
 from tasks.probes.wsd_data import SenseInstance, entry_of, read_first_senses, read_sentences
+from tasks.task import PlainReader
 
 BANK, SLOPE, TAKE_PLACE = "bank%1:14:00::", "bank%1:17:01::", "take_place%2:30:00::"
 XML = """<?xml version="1.0" encoding="UTF-8" ?>

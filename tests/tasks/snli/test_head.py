@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.interface import Batch, FeatureBatch
+from tasks.batch import Batch, FeatureBatch
 from tasks.modules.seeding import initialise
 from tasks.snli.data import LABELS, PairReader
 from tasks.snli.head import Esim, EsimSettings, align, enhance

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
+from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
-from tasks.interface import SPLITS
 from tasks.squad.data import SquadReader, held_out, read_rows, read_squad
 from tasks.squad.head import SquadSettings
 from tasks.squad.task import Squad, answer_text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.interface import Batch, FeatureBatch
+from tasks.batch import Batch, FeatureBatch
 from tasks.squad.attention import BiAttention, SelfAttention, Trilinear
 from tasks.squad.head import BidafSelfAttention, SquadSettings, best_spans
 

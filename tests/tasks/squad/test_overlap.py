@@ -5,8 +5,8 @@ import json
 import pytest
 
 from results.breakdown.group_files import groups_path, read_groups
+from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
-from tasks.interface import SPLITS
 from tasks.squad.overlap import main
 
 SEEN = "The harbour of Elmsworth was dug by hand in 1811, and it silted up within a generation."

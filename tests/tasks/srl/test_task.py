@@ -4,10 +4,10 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.data.tag_schemes import Span
-from tasks.interface import PlainReader
 from tasks.srl.data import SrlExample, read_frames
 from tasks.srl.head import SrlSettings
 from tasks.srl.task import Srl
+from tasks.task import PlainReader
 
 # "Ann likes singing" has a verb and a noun as predicates; "Yes" has none; "Bob slept" has one without arguments.
 FILE = """\

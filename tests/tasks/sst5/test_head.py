@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.interface import Batch, FeatureBatch
+from tasks.batch import Batch, FeatureBatch
 from tasks.modules.biattentive import BcnSettings, Maxout, attend_to_self
 from tasks.modules.seeding import initialise
 from tasks.sst5.head import Sentiment, SentimentClassifier

@@ -4,7 +4,9 @@ import torch
 from torch import nn
 
 from elmo.common.progress import Reporter
-from tasks.interface import Batch, FeatureBatch, Head, Scores, Task
+from tasks.batch import Batch, FeatureBatch
+from tasks.metrics import Scores
+from tasks.task import Head, Task
 from tasks.training.trainer import TaskModel, Trainer, TrainerConfig
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ import torch
 
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
-from tasks.interface import Scores
+from tasks.metrics import Scores
 from tasks.training.trainer import FitState, Trainer
 from tests.tasks.making import ELMO, WORDS, model_of, run_of
 

@@ -1,4 +1,4 @@
-"""Interfaces: Task, Head, Batch, FeatureBatch, Scores.
+"""What a benchmark task must provide: Task and Head.
 
 A `Task` reads examples, groups them into batches and scores predictions. Token features turn the sentences of a batch
 into vectors; tasks and heads do not depend on which features these are. A `Head` turns vectors into a loss or into
@@ -9,115 +9,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from elmo.common import checks
-from elmo.common.device import upload_together
 from elmo.common.errors import InputError
-from elmo.common.files import plain_json
 from results.records.metric import Grouping, Metric, mean_of
-from tasks.data.example_groups import by_casing, by_number
+from tasks.batch import Batch, FeatureBatch, Sentence, Split
+from tasks.metrics import Scores, by_casing, by_number
 
-if TYPE_CHECKING:
-    from tasks.training.trainer import FitState, TaskModel, Trainer
-
-Split = Literal["train", "dev", "test"]
-SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-Sentence = tuple[str, ...]
 Answer = tuple[Any, Sequence[float]]  # a prediction and its probabilities, if it has some
 LabelTable = Mapping[str, str | None]  # label -> what it is called instead; None: it is dropped
-PLACES = ("input", "hidden", "output")  # where features may enter a head
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch of examples for a model.
-
-    Attributes:
-        ids: the names of the examples, for error messages.
-        texts: one list of sentences for each kind of text that the task reads: one in tagging, two in inference
-            (premises and hypotheses).
-        targets: all else that the head needs, such as gold labels.
-        owners: for each kind of text, the number of the example in the batch that each sentence belongs to,
-            (sentences,); by default one sentence per example.
-    """
-
-    ids: list[str]
-    texts: tuple[list[Sentence], ...]
-    targets: dict[str, Tensor]
-    owners: tuple[Tensor, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.owners:
-            object.__setattr__(self, "owners", tuple(torch.arange(len(text)) for text in self.texts))
-
-    def to(self, device: torch.device) -> Batch:
-        """The batch with its tensors on a device."""
-        moved = upload_together([*self.targets.values(), *self.owners], device)
-        count = len(self.targets)
-        return Batch(self.ids, self.texts, dict(zip(self.targets, moved[:count], strict=True)), tuple(moved[count:]))
-
-
-@dataclass(frozen=True)
-class FeatureBatch:
-    """The vectors of one kind of text at each place.
-
-    A place where the features have nothing has width zero, so that a head can always join it.
-
-    Attributes:
-        input: [x_k; ELMo_k], the input of the head, (batch, tokens, input width).
-        hidden: joined to the states between the layers of the head's encoder, (batch, tokens, hidden width).
-        output: joined to the output of the head's encoder as [h_k; ELMo_k], (batch, tokens, output width).
-        mask: true for tokens, false for padding, (batch, tokens).
-        lengths: tokens of each sentence, on the CPU as packing needs them, (batch,).
-    """
-
-    input: Tensor
-    hidden: Tensor
-    output: Tensor
-    mask: Tensor
-    lengths: Tensor
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of predictions, in percent. Numbers of numpy and torch become plain ones, as records have them.
-
-    Attributes:
-        values: the task's metrics by name, including the main one.
-        details: further scores of any shape, such as per class.
-        examples: one object of counts or scores per example, from which the main metric can be recomputed.
-
-    Raises:
-        InputError: a record cannot have these scores. It says so after the first epoch, not after the last.
-    """
-
-    values: dict[str, float] = field(default_factory=dict)
-    details: dict[str, object] = field(default_factory=dict)
-    examples: list[dict[str, float]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _plain(self.values))
-        object.__setattr__(self, "examples", list(map(_plain, self.examples)))
-        checks.finite(self.values, "score of the task: ")
-        try:
-            object.__setattr__(self, "details", plain_json(self.details, "details"))
-        except TypeError as error:
-            raise InputError(f"score of the task: {error}") from error
-
-
-def _plain(numbers: Mapping[str, float]) -> dict[str, float]:
-    return {name: value if type(value) in (int, float) else float(value) for name, value in numbers.items()}
-
-
-class ScorersDisagree(RuntimeError):  # noqa: N818
-    """Two scorers give different values for the same predictions; the message names both values."""
 
 
 class Head(nn.Module, ABC):
@@ -408,21 +314,3 @@ class Task(ABC, Generic[Example, Settings]):
     def size(self, example: Example) -> int:
         """Tokens of an example. Batches have examples of similar size; trainer.batch_tokens bounds the padded sum."""
         return sum(map(len, self.texts(example)))
-
-    def fit(
-        self, trainer: Trainer, model: TaskModel, train: Sequence[Example], dev: Sequence[Example], state: FitState
-    ) -> dict[str, float]:
-        """Fits the model to the training examples; returns its scores on dev.
-
-        The default trains by gradient descent. A task that learns in another way, such as a nearest-neighbour probe,
-        overrides it; `trainer.vectors` gives it the features of examples, `trainer.evaluate` the scores on dev.
-        keep_weights=true keeps trained parameters only.
-
-        Args:
-            trainer: made from the run's settings.
-            model: features and head.
-            train: examples to learn from.
-            dev: examples to select by.
-            state: the trainer's progress; its curve goes into the record.
-        """
-        return trainer.fit(model, train, dev, state).best_values

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.data.example_groups import by_number, casing
+from tasks.metrics import by_number, casing
 
 
 def test_every_number_has_the_label_that_names_it():
