@@ -31,9 +31,8 @@ from elmo.embed.output import (
     open_output,
 )
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers
-from elmo.store.half_precision import require_half_holds
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import ShelfDescription
+from elmo.store.shelf import open_shelf
+from elmo.store.spot_check import require_half_holds
 from elmo.tokeniser import Tokenise
 
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
@@ -124,7 +123,7 @@ def embed_file(
     state = CarriedState() if carried else None
     stored = None
     if store is not None:
-        shelf = open_shelf(store, ShelfDescription(bilm.fingerprint(), bilm.widths, precision))
+        shelf = open_shelf(store, bilm.fingerprint(), bilm.widths, precision)
         stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
     reporter = Reporter("elmo.embed:", brief=True, bars=False)  # warnings of the store only
     n_tokens = 0

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
 from elmo.common.device import begin_download, frozen_arithmetic, upload
@@ -23,27 +26,17 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
 from elmo.sources.source import FrozenSource, dim_of, fingerprint_of, name_of, require_source
-from elmo.store.half_precision import require_half_holds
-from elmo.store.row_numbers import (
-    NOWHERE,
-    Key,
-    KeyBatch,
-    Numbering,
-    Numbers,
-    first_within,
-    in_batches,
-    joined_numbers,
-    padded_numbers,
-    running_numbers,
-    starts_from,
-)
 from elmo.store.shelf import PRECISIONS, Shelf, StoreFull, StoreUnusable
-from elmo.store.spot_check import computed_with, largest_difference, three_of, tolerance_of
+from elmo.store.spot_check import TOLERANCE, computed_with, largest_difference, require_half_holds, three_of
 
 # Tokens that are embedded at once; memory grows with them. Only thousands of parallel sentences keep a GPU busy.
 TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
+NOWHERE = -1  # start of a sentence that is not in a table
+
+Key = tuple[str, ...]
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -60,17 +53,17 @@ class Located:
 
     Attributes:
         sentences: the sentences.
+        counts: how many sentences each row of a padded batch has; None for tokens without padding.
         rows: row numbers in memory, 0 for padding and sentences elsewhere; None if all are elsewhere.
         reading: rows that are being read from the store, (*rows, width); None if there are none.
         missing: the distinct sentences that must be embedded.
-        number: numbers the rows of these sentences from where each starts.
     """
 
     sentences: list[Key]
-    rows: Tensor | None
-    reading: Future[Tensor] | None
-    missing: list[Key]
-    number: Numbering
+    counts: Sequence[int] | None = None
+    rows: Tensor | None = None
+    reading: Future[Tensor] | None = None
+    missing: Sequence[Key] = ()
 
 
 class CachedLayers(nn.Module):
@@ -86,7 +79,7 @@ class CachedLayers(nn.Module):
         precision: float16 needs half the space of float32.
         memory_gb: limit for the memory of that device, with the copy that is made while the cache grows. A cache that
             is filled in several steps therefore holds about half of it.
-        key: of these layers in the config of a run, such as features.elmo, for error messages.
+        name: of these layers in error messages.
     """
 
     def __init__(
@@ -95,20 +88,20 @@ class CachedLayers(nn.Module):
         shelf: Shelf | None = None,
         precision: str = "float32",
         memory_gb: float = MEMORY_GB,
-        key: str | None = None,
+        name: str = "layers",
     ) -> None:
         super().__init__()
         checks.one_of(PRECISIONS, "precision", precision)
         self.widths = tuple(require_source(source, name_of(source)).widths)
         self.dim = dim_of(source)
-        if shelf is not None and (shelf.about.precision, shelf.about.widths) != (precision, self.widths):
-            raise ValueError(f"expected a shelf of {precision} and widths {self.widths}, found {shelf.about}")
+        if shelf is not None and (shelf.precision, shelf.width) != (precision, sum(self.widths)):
+            raise ValueError(f"expected a shelf of {precision} and width {sum(self.widths)}, found {shelf.path.name}")
         self.source = source
         if isinstance(source, nn.Module):
             source.requires_grad_(False)
         self.shelf = shelf
         self.precision = precision
-        self._key = key
+        self._name = name
         self._kind: torch.dtype = getattr(torch, precision)
         self._memory_bytes = memory_gb * 1e9
         # All layers of the tokens in memory; row 0 is zero, for padding.
@@ -139,134 +132,103 @@ class CachedLayers(nn.Module):
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         reporter = reporter or Reporter(quiet=True)
-        self._look_up([key for key in wanted if key not in self._stored])
-        self._spot_check([key for key in wanted if key in self._stored])
-        new = [key for key in wanted if key not in self._starts and key not in self._stored]
+        on_disk = False  # whether the store's page cache takes the place of the memory
+        new = [key for key in wanted if key not in self._starts]
+        if self.shelf is not None:
+            new = self._not_stored(new)
+            self._spot_check(self.shelf, [key for key in wanted if key in self._stored])
+            on_disk = self._table.device.type == "cpu"
         reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
-        if new and self.shelf is not None and self._filling:
-            self._fill(self.shelf, new, reporter)
-        while self.shelf is not None and self.shelf.warnings:
-            reporter.warn(self.shelf.warnings.pop(0))
-        self._expect([self._stored[key] for key in wanted if key in self._stored])
-        on_disk = self.shelf is not None and self._table.device.type == "cpu"  # the page cache is enough
+        if self.shelf is not None:
+            if new and self._filling:
+                try:
+                    self._fill(self.shelf, new, reporter)
+                except StoreFull as full:
+                    self._filling = False
+                    reporter.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
+                self._not_stored(new)
+            while self.shelf.warnings:
+                reporter.warn(self.shelf.warnings.pop(0))
         self._load(
             [key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], reporter
         )
         return sum(key not in self._starts and key not in self._stored for key in wanted)
 
-    def _spot_check(self, stored: Sequence[Key]) -> None:
+    def _not_stored(self, keys: Sequence[Key]) -> list[Key]:
+        """Those of these sentences that are not in the store now."""
+        unknown = [key for key in keys if key not in self._stored]
+        if self.shelf is not None:
+            starts = zip(unknown, self.shelf.find(unknown), strict=True)
+            self._stored.update({key: start for key, start in starts if start is not None})
+        return [key for key in unknown if key not in self._stored]
+
+    def _spot_check(self, shelf: Shelf, stored: Sequence[Key]) -> None:
         """Computes three sentences again, once a process, of those that were stored before it began.
 
         Raises:
             StoreUnusable: the source now computes something else.
         """
-        shelf = self.shelf
-        if shelf is None or shelf.spot_checked:
-            return
         before = [key for key in stored if self._stored[key] < shelf.known]
-        if not before:
+        if shelf.spot_checked or not before:
             return
         sentences, device = three_of(before), self._table.device
-        found = self._take(running_numbers([self._stored[key] for key in sentences], sentences))
-        tolerance = tolerance_of(self.source, device, shelf.computed_with())
-        difference = largest_difference(self._compute(sentences)[0].cpu(), found, self.widths)
+        kept = self._take(row_numbers([self._stored[key] for key in sentences], sentences))
+        # On a GPU, and of other sources, the last bits may depend on the batch.
+        exact = isinstance(self.source, Bilm) and device.type == "cpu"
+        tolerance = 0.0 if exact and shelf.computed_as(computed_with(device), sentences) else TOLERANCE
+        difference = largest_difference(self._compute(sentences)[0].cpu(), kept, self.widths)
         if difference > tolerance:
             raise StoreUnusable(
                 f"{shelf.path}: expected the layers that {name_of(self.source)} computes now, found others, with a "
                 f"relative difference of {difference:.1g} (at most {tolerance:g}): its code, weights or libraries "
                 "changed, and its fingerprint did not. Remove the stored ones with "
-                f"python -m elmo.store --store {shelf.store} prune --kind {shelf.path.name}"
+                f"python -m elmo.store --store {shelf.store} prune {shelf.path.name}"
             )
         shelf.spot_checked = True
-
-    def _expect(self, starts: Sequence[int]) -> None:
-        """Starts to read from disk, if the rows from the first to the last of these fit into memory."""
-        if self.shelf is not None and starts:
-            first, last = min(starts), max(starts)
-            if (last - first) * self.shelf.about.row_bytes <= self._memory_bytes:
-                self.shelf.expect(first, last)
 
     def _forecast(self, new: Sequence[Key]) -> str:
         tokens = sum(map(len, new))
         size = tokens * self._table.shape[1] * self._table.element_size()
         shown = f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-        need = f": {tokens:,} tokens, {shown}" * bool(new)
-        return need + (
-            f"; store: {self.shelf.store}" if self.shelf is not None else "; no store: kept for this run alone"
-        )
-
-    def _look_up(self, keys: Sequence[Key]) -> None:
-        """Looks up which of these sentences the store has now."""
-        if self.shelf is not None:
-            starts = zip(keys, self.shelf.find(keys), strict=True)
-            self._stored.update({key: start for key, start in starts if start is not None})
+        where = "no store: kept for this run alone" if self.shelf is None else f"store: {self.shelf.store}"
+        return f": {tokens:,} tokens, {shown}" * bool(new) + f"; {where}"
 
     def _fill(self, shelf: Shelf, new: Sequence[Key], reporter: Reporter) -> None:
         """Embeds sentences into the store, as far as they fit.
 
         Each process takes the batches in another order and skips what others have written meanwhile: processes that
-        start together share the work, and none waits for one that was killed.
+        start together share the work, and none waits for one that was killed. A GPU computes a batch while the one
+        before it is written.
+
+        Raises:
+            StoreFull: it cannot be written, or not all of it.
         """
         if shelf.refusal is not None:
-            self._end_filling(shelf.refusal, reporter)
-            return
+            raise StoreFull(shelf.refusal)
         fitting = first_within(shelf.room(), new)
         if len(fitting) < len(new):
             self._filling = False
             reporter.warn(
-                f"the store has room for {len(fitting):,} of them. Raise store.limit_gb, or python -m elmo.store prune"
+                f"the store has room for {len(fitting):,} of them. Raise limit_gb, or python -m elmo.store prune"
             )
         batches = self._batches(fitting)
         random.Random(os.getpid()).shuffle(batches)
-        try:
-            shelf.note(computed_with(self._table.device))
-        except StoreFull as full:
-            self._end_filling(str(full), reporter)
-            return
-        started = time.perf_counter()
-        for number, (batch, rows) in enumerate(self._embedded(reporter.track(batches, len(batches), "embedding"))):
-            try:
-                shelf.add(batch, rows.numpy())
-            except StoreFull as full:
-                self._end_filling(str(full), reporter)
-                break
-            # The first batch is slow: it also warms up a GPU and encodes most words. After two of two, all is done.
-            if number == 1 and len(batches) > 2:
-                share = sum(map(len, batch)) / sum(map(len, fitting))
-                seconds = (time.perf_counter() - started) / share
+        code, begun, started = computed_with(self._table.device), None, time.perf_counter()
+        for number, batch in enumerate(chain(reporter.track(batches, len(batches), "embedding"), [[]])):
+            missing = self._not_stored(batch)
+            computed = list(map(begin_download, self._compute(missing))) if missing else None
+            if begun is not None:
+                keys, (rows, peak) = begun
+                self._check(peak())
+                shelf.add(keys, rows().numpy(), code)
+            begun = None if computed is None else (missing, computed)
+            # The first batch is slow: it also warms up a GPU and encodes most words.
+            if number == 2 < len(batches):
+                seconds = (time.perf_counter() - started) * sum(map(len, fitting)) / sum(map(len, batches[1]))
                 reporter.say(
                     f"embedding takes about {duration(seconds)}, measured on the second of {len(batches):,} batches"
                 )
             started = time.perf_counter()
-        self._look_up(fitting)
-
-    def _end_filling(self, why: str, reporter: Reporter) -> None:
-        self._filling = False
-        reporter.warn(f"{why}. What is left is kept in memory for this run, as far as it fits")
-
-    def _embedded(self, batches: Iterable[KeyBatch]) -> Iterator[tuple[KeyBatch, Tensor]]:
-        """The missing sentences of each batch and their rows on the CPU; a GPU computes the next batch meanwhile."""
-        ahead: Callable[[], tuple[KeyBatch, Tensor]] | None = None
-        for batch in batches:
-            self._look_up(batch)
-            missing = [key for key in batch if key not in self._stored]
-            if missing:
-                begun = self._begin(missing)
-                if ahead is not None:
-                    yield ahead()
-                ahead = begun
-        if ahead is not None:
-            yield ahead()
-
-    def _begin(self, batch: KeyBatch) -> Callable[[], tuple[KeyBatch, Tensor]]:
-        """Starts to embed sentences; the returned function waits for their rows on the CPU."""
-        rows, peak = map(begin_download, self._compute(batch))
-
-        def wait() -> tuple[KeyBatch, Tensor]:
-            self._check(peak())
-            return batch, rows()
-
-        return wait
 
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Loads sentences into memory, from the store or computed, as far as they fit."""
@@ -281,13 +243,13 @@ class CachedLayers(nn.Module):
         table = self._table.new_empty(len(self._table) + sum(map(len, fitting)), self._table.shape[1])
         table[: len(self._table)] = self._table
         for batch in self._batches(stored):
-            rows = self._take(running_numbers([self._stored[key] for key in batch], batch))
-            _put(table, starts[batch[0]], rows)
+            rows = self._take(row_numbers([self._stored[key] for key in batch], batch))
+            table[starts[batch[0]] :][: len(rows)] = rows
         peaks = []
         batches = self._batches(computed)
         for batch in reporter.track(batches, len(batches), "embedding") if batches else []:
             rows, peak = self._compute(batch)
-            _put(table, starts[batch[0]], rows)
+            table[starts[batch[0]] :][: len(rows)] = rows
             peaks.append(peak)
         for peak in peaks:  # only now: each check waits for the device
             self._check(peak)
@@ -295,7 +257,7 @@ class CachedLayers(nn.Module):
         self._table = table
         self._starts.update(starts)
 
-    def _batches(self, by_length: Sequence[Key]) -> list[KeyBatch]:
+    def _batches(self, by_length: Sequence[Key]) -> list[list[Key]]:
         """Batches of similar lengths, sized for the device."""
         on_cpu = self._table.device.type == "cpu"
         return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))
@@ -314,12 +276,11 @@ class CachedLayers(nn.Module):
                 f"{tuple(layers.shape)}"
             )
         parts = [layer[:, :width] for layer, width in zip(layers, self.widths, strict=True)]
-        rows = torch.cat(parts, dim=1).to(self._kind)
-        return rows, torch.stack(torch.aminmax(layers)).abs().amax()
+        return torch.cat(parts, dim=1).to(self._kind), torch.stack(torch.aminmax(layers)).abs().amax()
 
     def _check(self, peak: Tensor) -> None:
         if self._kind == torch.float16:  # else there is no need to wait for the device
-            require_half_holds(float(peak), self._key)
+            require_half_holds(float(peak), self._name)
 
     def _take(self, rows: Numbers) -> Tensor:
         """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
@@ -337,25 +298,22 @@ class CachedLayers(nn.Module):
             sentences: the sentences of the batch.
             counts: if given, a row of the batch is a text of the next `counts` sentences, instead of one sentence.
         """
-        return self._locate(sentences, padded_numbers if counts is None else partial(joined_numbers, counts=counts))
+        return self._locate(sentences, [1] * len(sentences) if counts is None else counts)
 
-    def _locate(self, sentences: Sequence[Sentence], number: Numbering) -> Located:
+    def _locate(self, sentences: Sequence[Sentence], counts: Sequence[int] | None) -> Located:
         # A lookup hashes a sentence word by word, so each is looked up only once if all are in memory.
         keys = [tuple(sentence) for sentence in sentences]
         starts = [self._starts.get(key, NOWHERE) for key in keys]
-        reading, missing = None, []
-        if NOWHERE in starts:
-            stored = [
-                self._stored.get(key, NOWHERE) if start == NOWHERE else NOWHERE
-                for key, start in zip(keys, starts, strict=True)
-            ]
-            if any(start != NOWHERE for start in stored):
-                reading = in_background(partial(self._take, number(stored, keys)))
-            found = zip(keys, starts, stored, strict=True)
-            missing = list(dict.fromkeys(key for key, one, other in found if key and one == other == NOWHERE))
-        in_memory = any(start != NOWHERE for start in starts) or (reading is None and not missing)
-        rows = torch.from_numpy(number(starts, keys)) if in_memory else None
-        return Located(keys, rows, reading, missing, number)
+        elsewhere = [key for key, start in zip(keys, starts, strict=True) if start == NOWHERE]
+        stored = {key: self._stored[key] for key in elsewhere if key in self._stored}
+        missing = list(dict.fromkeys(key for key in elsewhere if key and key not in stored))
+        rows, reading = None, None
+        if stored:
+            numbers = row_numbers([stored.get(key, NOWHERE) for key in keys], keys, counts)
+            reading = in_background(partial(self._take, numbers))
+        if len(elsewhere) < len(keys) or not (stored or missing):
+            rows = torch.from_numpy(row_numbers(starts, keys, counts))
+        return Located(keys, counts, rows, reading, missing)
 
     def embed(self, located: Iterable[Located]) -> Held | None:
         """Embeds the missing sentences of these texts of a batch, each once and all together; None if none are."""
@@ -374,40 +332,73 @@ class CachedLayers(nn.Module):
         located = self.locate(sentences)
         return self.layers_at(located, self.embed([located]))
 
-    def layers_at(self, located: Located, held: Held | None) -> Tensor:
-        """The layers of a located batch, whose missing sentences were embedded by `embed`."""
-        return self._spread(self._gather(located, held))
-
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
-        located = self._locate(sentences, running_numbers)
+        located = self._locate(sentences, counts=None)
         return self.layers_at(located, self.embed([located]))
 
-    def _gather(self, located: Located, held: Held | None) -> Tensor:
-        """Stored rows, (*rows, width), from memory, the store and what was embedded now."""
+    def layers_at(self, located: Located, held: Held | None) -> Tensor:
+        """The layers of a located batch, (n_layers, *rows, dim), whose missing sentences were embedded by `embed`."""
         device = self._table.device
-        found = []
+        parts = []  # each (*rows, width): from memory, from the store, embedded now
         if located.rows is not None:
-            found.append(self._table[located.rows.to(device, non_blocking=True)])
+            parts.append(self._table[located.rows.to(device, non_blocking=True)])
         if located.reading is not None:
-            found.append(located.reading.result().to(device, non_blocking=True))
+            parts.append(located.reading.result().to(device, non_blocking=True))
         if located.missing:
             if held is None:
                 raise ValueError(f"{len(located.missing)} sentences must be embedded first")
             starts = [held.starts.get(key, NOWHERE) for key in located.sentences]
-            found.append(held.table[upload(located.number(starts, located.sentences), device)])
-        return found[0] if len(found) == 1 else torch.stack(found).sum(dim=0)
-
-    def _spread(self, rows: Tensor) -> Tensor:
-        """Stored rows, (..., width), as layers, (n_layers, ..., dim)."""
-        places = rows.shape[:-1]
-        layers = torch.empty(len(self.widths), *places, self.dim, device=rows.device)
-        parts = torch.split(rows, list(self.widths), dim=-1)
-        for layer, part in zip(layers, parts, strict=True):
-            width = part.shape[-1]
-            layer.view(*places, self.dim // width, width).copy_(part.unsqueeze(-2))
+            parts.append(held.table[upload(row_numbers(starts, located.sentences, located.counts), device)])
+        rows = parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
+        layers = torch.empty(len(self.widths), *rows.shape[:-1], self.dim, device=device)
+        for layer, part in zip(layers, torch.split(rows, list(self.widths), dim=-1), strict=True):
+            # A part that is narrower than the layer is repeated.
+            layer.view(*part.shape[:-1], -1, part.shape[-1]).copy_(part.unsqueeze(-2))
         return layers
 
 
-def _put(table: Tensor, first: int, rows: Tensor) -> None:
-    table[first : first + len(rows)] = rows
+def starts_from(first: int, keys: Sequence[Key]) -> dict[Key, int]:
+    """Where each sentence starts, when they follow each other from row `first` on."""
+    return dict(zip(keys, accumulate(map(len, keys), initial=first), strict=False))
+
+
+def row_numbers(starts: Sequence[int], sentences: Sequence[Key], counts: Sequence[int] | None = None) -> Numbers:
+    """Row numbers of the tokens of sentences, 0 for padding and for sentences that start nowhere.
+
+    Returns:
+        (tokens,), sentence after sentence; with `counts`, (texts, tokens of the longest), each text of the next
+        `counts` sentences, one or more.
+    """
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    step = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    first = np.repeat(np.array(starts, dtype=np.int64), lengths)
+    numbers = np.where(first == NOWHERE, 0, first + step)
+    if counts is None:
+        return numbers
+    each = np.array(counts, dtype=np.int64)
+    tokens = np.add.reduceat(lengths, np.cumsum(each) - each)[:, None]  # of each text
+    inside = np.arange(tokens.max(initial=0)) < tokens
+    padded = np.zeros(inside.shape, dtype=np.int64)
+    padded[inside] = numbers
+    return padded
+
+
+def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
+    """The longest prefix of the sentences with at most this many tokens in all."""
+    ends = accumulate(map(len, keys))
+    return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
+
+
+def in_batches(most: int, by_length: Sequence[Key]) -> Iterator[list[Key]]:
+    """Batches of similar lengths with at most this many tokens, or one longer sentence."""
+    batch: list[Key] = []
+    tokens = 0
+    for sentence in by_length:
+        if batch and tokens + len(sentence) > most:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(sentence)
+        tokens += len(sentence)
+    if batch:
+        yield batch

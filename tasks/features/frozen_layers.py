@@ -26,8 +26,7 @@ from elmo.names import VECTOR_NAMES
 from elmo.sources import bilm, controls
 from elmo.sources.source import fingerprint_of, require_source
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import LIMIT_GB, PRECISIONS, ShelfDescription, StoreUnusable
+from elmo.store.shelf import LIMIT_GB, PRECISIONS, StoreUnusable, open_shelf
 from elmo.tokeniser import sentences_of_tokens
 from tasks.batch import PLACES, Sentence
 from tasks.features.parts import FeaturePart, LocatedText
@@ -308,11 +307,10 @@ class FrozenLayers(MixedLayers):
     def __init__(self, name: str, config: FrozenConfig, store: StoreConfig) -> None:
         source, shelf = config.open_in_context(), None
         if (folder := store.folder()) is not None:
-            about = ShelfDescription(fingerprint_of(source), tuple(source.widths), config.precision)
             try:
-                shelf = open_shelf(folder, about, store.limit_gb)
-            except InputError as error:
-                raise StoreUnusable(str(error)) from error
+                shelf = open_shelf(folder, fingerprint_of(source), source.widths, config.precision, store.limit_gb)
+            except StoreUnusable as error:
+                raise StoreUnusable(f"{error}: store.path=DIR, or store.path=null") from error
         cached = CachedLayers(source, shelf, config.precision, store.memory_gb, f"features.{name}")
         super().__init__(name, config, cached)
 

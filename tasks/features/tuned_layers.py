@@ -13,7 +13,6 @@ from elmo.common.errors import InputError
 from elmo.sources.source import FrozenSource, TunableSource
 from elmo.sources.tuned_bilm import TunedBilm
 from elmo.store.cached_layers import Located
-from elmo.store.row_numbers import padded_numbers
 from tasks.batch import Sentence
 from tasks.features.frozen_layers import FrozenConfig, MixedLayers
 from tasks.features.parts import LocatedText
@@ -40,7 +39,7 @@ class TunedLayers(MixedLayers):
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
         """The sentences alone: `vectors` computes their layers."""
-        return Located(list(map(tuple, sentences)), None, None, [], padded_numbers)
+        return Located(list(map(tuple, sentences)))
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """The mixed layers."""

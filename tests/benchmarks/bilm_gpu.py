@@ -33,8 +33,7 @@ from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import lstm_on_gpu
 from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import ShelfDescription
+from elmo.store.shelf import open_shelf
 from tests.benchmarks import text
 from tests.benchmarks.measuring import anchor
 
@@ -134,8 +133,8 @@ def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: lis
         elmo.store.cached_layers.TOKENS_AT_ONCE_ON_A_GPU = at_once
         bilm.remember_words()  # forgets all words
         with switched(cudnn), tempfile.TemporaryDirectory() as folder:
-            about = ShelfDescription(bilm.fingerprint(), bilm.widths, "float16")
-            cached = CachedLayers(bilm, open_shelf(Path(folder), about) if stored else None, "float16", memory_gb=40)
+            shelf = open_shelf(Path(folder), bilm.fingerprint(), bilm.widths, "float16") if stored else None
+            cached = CachedLayers(bilm, shelf, "float16", memory_gb=40)
             cached.to(bilm.device)
             if torch.cuda.is_available():
                 torch.cuda.reset_peak_memory_stats()

@@ -19,8 +19,7 @@ import torch
 from elmo import Bilm, load_bilm
 from elmo.common.threads import torch_threads
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import Shelf, ShelfDescription, disk_bytes
+from elmo.store.shelf import Shelf, disk_bytes, open_shelf
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement, show
@@ -69,10 +68,10 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     """Filling against embedding as AllenNLP does, reading against computing again, and bytes on disk per token."""
     show_status(f"store, {precision}: builds and compares")
     source = load_bilm("small").to(device)
-    about = ShelfDescription(source.fingerprint(), source.widths, precision)
+    kind = source.fingerprint(), source.widths, precision
     sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences)}, key=len)
     batch = text.sentences(work.anchored)
-    shelves = (open_shelf(folder / str(number), about) for number in count())
+    shelves = (open_shelf(folder / str(number), *kind) for number in count())
     filled: list[Shelf] = []
 
     def fill() -> None:
@@ -122,7 +121,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
 
 
 def cached(source: Bilm, shelf: Shelf) -> CachedLayers:
-    return CachedLayers(source, shelf, shelf.about.precision).to(source.device)
+    return CachedLayers(source, shelf, shelf.precision).to(source.device)
 
 
 def agree(stored: CachedLayers, source: Bilm, sentences: list[tuple[str, ...]], precision: str) -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from elmo import random_bilm
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import ShelfDescription
+from elmo.store.shelf import open_shelf
 
 
 @pytest.fixture
@@ -17,6 +16,6 @@ def shelf_of(tmp_path):
     """Opens the shelf of a biLM in a temporary store."""
 
     def opened(bilm, precision="float32", store=tmp_path / "store", limit_gb=1.0):
-        return open_shelf(store, ShelfDescription(bilm.fingerprint(), bilm.widths, precision), limit_gb)
+        return open_shelf(store, bilm.fingerprint(), bilm.widths, precision, limit_gb)
 
     return opened

@@ -36,8 +36,7 @@ from elmo.pretrain.training.checkpoint import Position, RunFolder
 from elmo.pretrain.training.perplexity import Perplexity
 from elmo.sources.character_lm_files import read_pair
 from elmo.sources.cove import Cove
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import ShelfDescription, StoreFull
+from elmo.store.shelf import StoreFull, open_shelf
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.wink import convert
 from tests.elmo.masked.naive import OPTIONS
@@ -81,15 +80,12 @@ def _make_options(folder):
 
 def _read_shelf(path):
     """Reads and fills a shelf as a run does."""
-    about = ShelfDescription(_bilm().fingerprint(), _bilm().widths, "float32")
-    shelf = open_shelf(next(parent for parent in path.parents if parent.name == "store"), about)
+    store = next(parent for parent in path.parents if parent.name == "store")
+    shelf = open_shelf(store, _bilm().fingerprint(), _bilm().widths, "float32")
     rows = [row for row in shelf.find(SENTENCES) if row is not None]
-    width = sum(about.widths)
-    shelf.take(np.array(rows, dtype=np.int64), np.empty((len(rows), width), np.float32))
-    list(shelf.damaged())
-    shelf.count()
-    shelf.note("this")
-    shelf.add(SENTENCES, np.ones((3, width), np.float32))
+    shelf.take(np.array(rows, dtype=np.int64), np.empty((len(rows), shelf.width), np.float32))
+    shelf.count(), shelf.count_damaged()
+    shelf.add(SENTENCES, np.ones((3, shelf.width), np.float32), "this")
 
 
 def _make_store(folder):

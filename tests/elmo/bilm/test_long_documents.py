@@ -14,8 +14,7 @@ from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
 from elmo.embed.one_file import EmbedSettings, embed_file
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import ShelfDescription
+from elmo.store.shelf import open_shelf
 from tests.elmo.bilm.test_lstm_on_gpu import read_together
 
 SENTENCES = [*[["a", "short", "one", f"{i}"] for i in range(23)], [f"w{i % 50}" for i in range(300)]]
@@ -64,7 +63,7 @@ def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_cached_layers_are_returned_without_padding(bilm, tmp_path, stored):
-    shelf = open_shelf(tmp_path, ShelfDescription(bilm.fingerprint(), bilm.widths, "float32")) if stored else None
+    shelf = open_shelf(tmp_path, bilm.fingerprint(), bilm.widths, "float32") if stored else None
     cached = CachedLayers(bilm, shelf)
     with Largest() as largest:
         cached.prepare(SENTENCES)

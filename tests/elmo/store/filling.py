@@ -14,14 +14,13 @@ import elmo.store.cached_layers
 from elmo import random_bilm
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import ShelfDescription
+from elmo.store.shelf import open_shelf
 
 DRAW = random.Random(5)
 SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]
 BILM = random_bilm("tiny", seed=3)
 TOKENS_AT_ONCE = 64  # small batches
-ABOUT = ShelfDescription(BILM.fingerprint(), BILM.widths, "float32")
+KIND = BILM.fingerprint(), BILM.widths, "float32"
 
 
 class Slow:
@@ -58,7 +57,7 @@ class Listener(Reporter):
 def fill(store, seconds=0.0):
     """Fills the store: how many sentences were embedded, what was said, whether the layers are right."""
     source, listener = Slow(seconds), Listener()
-    layers = CachedLayers(source, open_shelf(store, ABOUT))
+    layers = CachedLayers(source, open_shelf(store, *KIND))
     layers.prepare(SENTENCES, listener)
     right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
     return {"embedded": source.embedded, "said": listener.said, "right": right}

@@ -4,8 +4,7 @@ import random
 import resource
 from contextlib import contextmanager
 
-from elmo.store import opening
-from elmo.store.shelf import Shelf
+from elmo.store import shelf
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
 DISTINCT = set(SENTENCES) - {()}
@@ -14,7 +13,7 @@ DISTINCT = set(SENTENCES) - {()}
 def sentences_embedded(bilm, monkeypatch):
     """The sentences that go through the biLM from now on, without those of the spot check."""
     embedded = []
-    monkeypatch.setattr(Shelf, "spot_checked", True)
+    monkeypatch.setattr(shelf.Shelf, "spot_checked", True)
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: embedded.extend(batch) or compute(batch))
     return embedded
@@ -22,8 +21,8 @@ def sentences_embedded(bilm, monkeypatch):
 
 def close_shelves():
     """Closes what this process has open: the next opening is like that of another process."""
-    while opening._OPEN:
-        opening._OPEN.popitem()[1].close()
+    while shelf._OPEN:
+        shelf._OPEN.popitem()[1].close()
 
 
 @contextmanager

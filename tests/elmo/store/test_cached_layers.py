@@ -10,7 +10,7 @@ from torch import nn
 import elmo.store.cached_layers
 from elmo import Elmo, InputError
 from elmo.common.progress import Reporter
-from elmo.store.cached_layers import CachedLayers
+from elmo.store.cached_layers import NOWHERE, CachedLayers, first_within, in_batches, row_numbers, starts_from
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 
@@ -132,10 +132,10 @@ def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkey
 
 @pytest.mark.parametrize("value", [1e6, -1e6])
 def test_what_float16_could_not_hold_is_refused_again(bilm, value):
-    cached = CachedLayers(bilm, precision="float16", key="features.frozen.own")
+    cached = CachedLayers(bilm, precision="float16", name="features.frozen.own")
     with torch.no_grad():
         bilm.encoder.projection.bias[0] = value
-    said = r"^features\.frozen\.own: float16 cannot hold .* Use features\.frozen\.own\.precision=float32$"
+    said = r"^features\.frozen\.own: float16 cannot hold .* Use precision float32$"
     for _ in range(2):
         with pytest.raises(InputError, match=said):
             cached.prepare(SENTENCES)
@@ -224,3 +224,44 @@ def test_widths_that_do_not_divide_the_largest_are_refused():
     source.widths = (4, 3)
     with pytest.raises(InputError, match=r"TwoValues: expected divisors of the largest, found \(4, 3\)"):
         CachedLayers(source)
+
+
+A, B, C, EMPTY = ("a",), ("b", "b"), ("c", "c", "c"), ()
+
+
+def test_sentences_follow_each_other_from_a_row_on():
+    assert starts_from(5, [B, C, A]) == {B: 5, C: 7, A: 10}
+    assert starts_from(5, []) == {}
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [[4, 9, 1, 20], [4, NOWHERE, 1, 20], [NOWHERE] * 4],
+    ids=["all", "one is nowhere", "none"],
+)
+def test_numbers_of_rows_are_0_for_padding_and_for_what_is_nowhere(starts):
+    sentences = [B, C, EMPTY, A]
+    counted = [
+        [0 if start == NOWHERE else start + step for step in range(len(sentence))]
+        for start, sentence in zip(starts, sentences, strict=True)
+    ]
+    assert row_numbers(starts, sentences).tolist() == [number for row in counted for number in row]
+    assert row_numbers(starts, sentences, [1] * 4).tolist() == [row + [0] * (3 - len(row)) for row in counted]
+    texts = [counted[0] + counted[1], counted[2], counted[3]]
+    assert row_numbers(starts, sentences, [2, 1, 1]).tolist() == [row + [0] * (5 - len(row)) for row in texts]
+
+
+def test_no_sentence_has_no_rows():
+    assert row_numbers([], []).shape == (0,)
+    assert row_numbers([], [], []).shape == (0, 0)
+    assert row_numbers([7], [EMPTY], [1]).shape == (1, 0)
+
+
+@pytest.mark.parametrize(("tokens", "fitting"), [(0, []), (2, [A]), (3, [A, B]), (5, [A, B]), (6, [A, B, C])])
+def test_what_fits_is_taken_from_the_front(tokens, fitting):
+    assert first_within(tokens, [A, B, C]) == fitting
+
+
+def test_a_batch_has_so_many_tokens_at_most_or_one_longer_sentence():
+    assert list(in_batches(3, [A, B, B, C, ("d",) * 9])) == [[A, B], [B], [C], [("d",) * 9]]
+    assert list(in_batches(3, [])) == []

@@ -1,7 +1,6 @@
 """Tests of the layer store: it returns the layers of the biLM."""
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -17,9 +16,7 @@ from elmo import InputError, random_bilm
 from elmo.common.progress import Reporter
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.index import Index
-from elmo.store.opening import open_shelf, remove
-from elmo.store.shelf import Shelf, ShelfDescription, StoreFull, key_of
+from elmo.store.shelf import FORMAT, Shelf, StoreFull, key_of, open_shelf
 from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
 
 
@@ -56,9 +53,9 @@ class TestKeys:
 
 class TestShelf:
     def test_rows_come_back(self, tmp_path):
-        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1, 2), "float32"))
+        shelf = open_shelf(tmp_path, "f" * 64, (1, 2), "float32")
         rows = np.arange(15, dtype=np.float32).reshape(5, 3)
-        shelf.add([("a", "b"), ("c", "d", "e")], rows)
+        shelf.add([("a", "b"), ("c", "d", "e")], rows, "test")
         first, second, nowhere, empty = shelf.find([("a", "b"), ["c", "d", "e"], ("a",), ()])
         assert nowhere is None
         assert empty is not None
@@ -66,17 +63,15 @@ class TestShelf:
         shelf.take(np.array([[first, first + 1, 0], [second, second + 1, second + 2]]), taken)
         assert taken.tolist() == [[*rows[:2].tolist(), [0, 0, 0]], rows[2:].tolist()]
         assert shelf.count() == (2, 5)
-        shelf.close()
 
     def test_what_is_there_is_left_alone(self, tmp_path):
-        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
-        shelf.add([("a",)], np.array([[1.0]], np.float32))
-        shelf.add([("b",), ("a",), ("b",)], np.array([[2.0], [3.0], [4.0]], np.float32))
+        shelf = open_shelf(tmp_path, "f" * 64, (1,), "float32")
+        shelf.add([("a",)], np.array([[1.0]], np.float32), "test")
+        shelf.add([("b",), ("a",), ("b",)], np.array([[2.0], [3.0], [4.0]], np.float32), "test")
         taken = np.empty((2, 1), np.float32)
         shelf.take(np.array(shelf.find([("a",), ("b",)])), taken)
         assert taken.tolist() == [[1.0], [2.0]]
         assert shelf.count() == (2, 2)
-        shelf.close()
 
     def test_one_kind_a_folder(self, tmp_path, bilm, shelf_of):
         other = random_bilm("tiny", seed=4)
@@ -85,86 +80,55 @@ class TestShelf:
             assert set(shelf_of(weights, precision).find(list(DISTINCT))) == {None}
         assert len(list((tmp_path / "store").iterdir())) == 3
 
-    @pytest.mark.parametrize(
-        "change", [{"format": 1}, {"weights": "0" * 64}, {"state": "carried"}, {"widths": [1]}, {"x": 1}]
-    )
-    def test_a_folder_that_says_something_else_is_refused(self, tmp_path, change):
-        about = ShelfDescription("f" * 64, (2,), "float16")
-        Shelf(tmp_path, about).close()
-        file = tmp_path / about.folder / "about.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | change))
-        with pytest.raises(InputError, match=r"about\.json: expected .* found .* Remove that folder, or name another"):
-            Shelf(tmp_path, about)
-
     def test_a_folder_that_cannot_be_made(self, tmp_path):
         (tmp_path / "file").touch()
-        with pytest.raises(InputError, match=r"cannot keep layers there: .*store\.path=null"):
-            Shelf(tmp_path / "file", ShelfDescription("f" * 64, (2,), "float16"))
+        with pytest.raises(InputError, match=r"cannot keep layers there: .*ELMO_STORE, or use none"):
+            open_shelf(tmp_path / "file", "f" * 64, (2,), "float16")
+
+    def test_that_of_another_version_is_named_once_and_not_read(self, tmp_path, bilm, shelf_of):
+        old = tmp_path / "store" / f"{bilm.fingerprint()[:16]}-zero-float32-v5"
+        old.mkdir(parents=True)
+        (old / "rows").touch()
+        listener = Listener()
+        for _ in range(2):
+            CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES, listener)
+        (warning,) = listener.warned
+        assert warning.startswith(f"{old}: of another version and not read; its layers are computed again. Free its ")
+        assert main(warning.partition("python -m elmo.store ")[2].split()) == 0
+        assert not old.exists()
 
     def test_removed_and_asked_for_again_it_starts_empty(self, tmp_path, bilm, shelf_of):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
-        assert main(["--store", str(tmp_path / "store"), "prune", "--all"]) == 0
+        assert main(["--store", str(tmp_path / "store"), "prune", shelf_of(bilm).path.name]) == 0
         assert shelf_of(bilm).count() == (0, 0)
 
     def test_its_room_is_measured_while_others_are_pruned(self, tmp_path):
-        own, other = ShelfDescription("f" * 64, (1,), "float32"), tmp_path / "abc-zero-float16-v3"
+        other = tmp_path / "abc-zero-float16-v3"
 
         def come_and_go():
             for _ in range(40):
                 other.mkdir(parents=True)
-                for name in ("about.json", "rows", *map(str, range(60))):  # many: one is met as it goes
+                for name in ("rows", *map(str, range(60))):  # many: one is met as it goes
                     (other / name).write_text("{}")
                 shutil.rmtree(other)
 
         with ThreadPoolExecutor(1) as pool:
             pruning = pool.submit(come_and_go)
             while not pruning.done():
-                assert open_shelf(tmp_path, own).room() > 0  # which measures all shelves
+                assert open_shelf(tmp_path, "f" * 64, (1,), "float32").room() > 0  # which measures all shelves
         pruning.result()
-
-    @pytest.mark.parametrize("made_again", [False, True])
-    def test_pruned_between_the_opening_of_its_files_it_is_opened_again(self, tmp_path, monkeypatch, made_again):
-        about = ShelfDescription("f" * 64, (1,), "float32")
-        Shelf(tmp_path, about).close()
-
-        def pruned_meanwhile(path, writable):  # the rows are open
-            monkeypatch.undo()
-            remove(path.parent)
-            if made_again:
-                Shelf(tmp_path, about).close()
-            return Index(path, writable)
-
-        monkeypatch.setattr("elmo.store.shelf.Index", pruned_meanwhile)
-        shelf = Shelf(tmp_path, about)
-        shelf.add([("a",)], np.array([[1.0]], np.float32))
-        shelf.close()
-        again = Shelf(tmp_path, about)
-        assert again.find([("a",)]) == [1]
-        again.close()
 
     def test_rows_are_right_if_another_thread_maps_fewer_of_them(self, tmp_path):
         class Raced(Shelf):
             def __setattr__(self, name, value):
                 super().__setattr__(name, value[:1] if name == "_mapped" else value)
 
-        shelf = Raced(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
-        shelf.add([("a", "b")], np.array([[1.0], [2.0]], np.float32))
+        shelf = Raced(tmp_path / f"{'f' * 32}-1-float32-v{FORMAT}")
+        shelf.add([("a", "b")], np.array([[1.0], [2.0]], np.float32), "test")
         taken = np.empty((2, 1), np.float32)
         shelf.take(np.array([1, 2]), taken)
         assert taken.tolist() == [[1.0], [2.0]]
         shelf.close()
-
-    def test_pruned_the_moment_it_is_opened_it_serves_the_run(self, tmp_path, monkeypatch):
-        limit_to = Shelf.limit_to
-
-        def pruned_meanwhile(shelf, limit_gb):
-            shutil.rmtree(shelf.path)
-            limit_to(shelf, limit_gb)
-
-        monkeypatch.setattr(Shelf, "limit_to", pruned_meanwhile)
-        shelf = open_shelf(tmp_path, ShelfDescription("f" * 64, (1,), "float32"))
-        shelf.add([("a",)], np.array([[1.0]], np.float32))
-        assert shelf.count() == (1, 1)
 
 
 class TestLayers:
@@ -244,16 +208,6 @@ class TestLayers:
         assert torch.equal(cached.layers_at(located[0], None), expected)
         assert len(threads) == 2, "read once"
 
-    def test_the_disk_is_told_what_will_be_read(self, bilm, shelf_of, monkeypatch):
-        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
-        told = []
-        monkeypatch.setattr(Shelf, "expect", lambda self, first, last: told.append((first, last)))
-        CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES[10:15])
-        starts = shelf_of(bilm).find(SENTENCES[10:15])
-        assert told == [(min(starts), max(starts))]
-        CachedLayers(bilm, shelf_of(bilm), memory_gb=0).prepare(SENTENCES)
-        assert len(told) == 1, "what does not fit would only drive out what does"
-
     def test_a_shelf_of_something_else(self, bilm, shelf_of):
         with pytest.raises(ValueError, match="expected a shelf of float16"):
             CachedLayers(bilm, shelf_of(bilm, "float32"), "float16")
@@ -269,9 +223,7 @@ class TestNoRoom:
         cached = CachedLayers(bilm, limited, memory_gb=30 * self.ROW / 1e9)
         left_out = cached.prepare(SENTENCES, listener)
         (warning,) = listener.warned
-        assert re.match(
-            r"the store has room for \d+ of them\. Raise store\.limit_gb, or python -m elmo\.store prune", warning
-        )
+        assert re.match(r"the store has room for \d+ of them\. Raise limit_gb, or python -m elmo\.store prune", warning)
         stored = limited.count()[1]
         assert 30 < stored <= 50
         in_memory = len(cached._table) - 1
@@ -286,27 +238,25 @@ class TestNoRoom:
         write = os.pwrite
         monkeypatch.setattr(os, "pwrite", lambda file, content, offset: write(file, content[:at_once], offset))
         rows = np.random.default_rng(0).random((9, 20), np.float32)
-        shelf = Shelf(tmp_path, ShelfDescription("f" * 64, (20,), "float32"))
-        shelf.add([("a",) * 4, ("b",) * 5], rows)
+        shelf = open_shelf(tmp_path, "f" * 64, (20,), "float32")
+        shelf.add([("a",) * 4, ("b",) * 5], rows, "test")
         assert (shelf.path / "rows").stat().st_size == 10 * 80
-        assert shelf.damaged() == []
-        shelf.close()
+        assert shelf.count_damaged() == 0
 
     def test_others_of_the_store_count(self, bilm, shelf_of):
         CachedLayers(bilm, shelf_of(bilm)).prepare(SENTENCES)
         other = random_bilm("tiny", seed=4)
         assert shelf_of(other, limit_gb=1e-5).room() == 0
-        with pytest.raises(StoreFull, match=r"the limit of 1e-05 GB is reached\. Raise store\.limit_gb"):
-            shelf_of(other, limit_gb=1e-5).add([("a",)], np.zeros((1, 40), np.float32))
+        with pytest.raises(StoreFull, match=r"the limit of 1e-05 GB is reached\. Raise limit_gb"):
+            shelf_of(other, limit_gb=1e-5).add([("a",)], np.zeros((1, 40), np.float32), "test")
 
     def test_what_others_write_after_the_opening_counts(self, tmp_path):
         """biLMs that fill one store side by side keep its limit together."""
-        kinds = [ShelfDescription(letter * 64, (1000,), "float32") for letter in "abc"]
-        shelves = [open_shelf(tmp_path, about, limit_gb=1e-3) for about in kinds]
+        shelves = [open_shelf(tmp_path, letter * 64, (1000,), "float32", limit_gb=1e-3) for letter in "abc"]
 
         def fill():
             for number in range(1000):
-                shelves[number % 3].add([(f"w{number}",) * 5], np.ones((5, 1000), np.float32))
+                shelves[number % 3].add([(f"w{number}",) * 5], np.ones((5, 1000), np.float32), "test")
 
         with pytest.raises(StoreFull):
             fill()

@@ -14,10 +14,9 @@ import torch
 
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.opening import open_shelf
-from elmo.store.shelf import Shelf, ShelfDescription, StoreFull, read_about
+from elmo.store.shelf import Shelf, StoreFull, StoreUnusable, open_shelf
 from tests.elmo.store import filling
-from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
+from tests.elmo.store.stores import DISTINCT, SENTENCES, close_shelves, sentences_embedded
 
 ROW = 40 * 4
 
@@ -25,9 +24,9 @@ ROW = 40 * 4
 @pytest.fixture
 def filled(tmp_path, bilm):
     """The folder of a filled shelf, closed, so that the next opening is like that of another process."""
-    shelf = Shelf(tmp_path / "store", ShelfDescription(bilm.fingerprint(), bilm.widths, "float32"))
+    shelf = open_shelf(tmp_path / "store", bilm.fingerprint(), bilm.widths, "float32")
     CachedLayers(bilm, shelf).prepare(SENTENCES)
-    shelf.close()
+    close_shelves()
     return shelf.path
 
 
@@ -59,7 +58,7 @@ class TestRows:
         assert torch.equal(layers, expected)
         assert len(embedded) == 2
         assert warning.startswith(f"{filled}: 2 sentences are damaged: their rows do not match their checksums.")
-        assert shelf_of(bilm).damaged() == []
+        assert shelf_of(bilm).count_damaged() == 0
         assert shelf_of(bilm).count() == (len(DISTINCT), sum(map(len, DISTINCT)))
         layers, warnings = prepared(bilm, shelf_of(bilm))
         assert (torch.equal(layers, expected), len(embedded), warnings) == (True, 2, [])
@@ -97,7 +96,7 @@ class TestRows:
         assert read == sorted(read), "in their order on disk"
         prepared(bilm, shelf_of(bilm))
         assert len(read) == len(DISTINCT)
-        shelf_of(bilm).add([("new",)], np.ones((1, 40), np.float32))
+        shelf_of(bilm).add([("new",)], np.ones((1, 40), np.float32), "test")
         assert shelf_of(bilm).find([("new",)]) != [None]
         assert len(read) == len(DISTINCT)
 
@@ -126,27 +125,24 @@ def foreign(content, draw):
 class TestIndex:
     @pytest.mark.parametrize("damage", [cut, flipped, zeroed, foreign])
     @pytest.mark.parametrize("seed", range(5))
-    def test_whatever_is_damaged_layers_are_right_and_the_command_repairs_it(self, filled, bilm, damage, seed, called):
+    def test_whatever_is_damaged_layers_are_right(self, filled, bilm, damage, seed, called):
         """A sentence without a whole record is embedded again."""
         path, expected = filled / "entries", bilm.layers(SENTENCES)
         path.write_bytes(damage(bytearray(path.read_bytes()), random.Random(seed)))
         done = called(main, "--store", filled.parent, "verify")
         assert (done.returncode, done.stderr) == (int(" 0 damaged" not in done.stdout), "")
-        with closing(Shelf(filled.parent, read_about(filled))) as shelf:
+        with closing(Shelf(filled)) as shelf:
             layers, warnings = prepared(bilm, shelf)
             assert torch.equal(layers, expected)
             assert all("sentences are damaged: their rows do not match" in warning for warning in warnings)
-        assert called(main, "--store", filled.parent, "verify", "--drop").returncode == 0
-        done = called(main, "--store", filled.parent, "verify")
-        assert (done.returncode, "sentences, 0 damaged" in done.stdout) == (0, True)
-        with closing(Shelf(filled.parent, read_about(filled))) as shelf:
+        with closing(Shelf(filled)) as shelf:
             assert (torch.equal(prepared(bilm, shelf)[0], expected), shelf.warnings) == (True, [])
 
     def test_an_entry_of_zeros_is_no_entry(self, filled, bilm, shelf_of, monkeypatch):
         """Its checksum is that of no rows."""
         path = filled / "entries"
         content = bytearray(path.read_bytes())
-        content[16:32] = bytes(16)
+        content[16:40] = bytes(24)
         path.write_bytes(content)
         embedded = sentences_embedded(bilm, monkeypatch)
         assert torch.equal(prepared(bilm, shelf_of(bilm))[0], bilm.layers(SENTENCES))
@@ -177,44 +173,32 @@ class TestReadOnly:
         assert "Read-only file system" in listener.said[-1]
         assert "What is left is kept in memory" in listener.said[-1]
         with pytest.raises(StoreFull, match="Read-only"):
-            shelf_of(bilm).drop([])
+            shelf_of(bilm).add([("new",)], np.ones((1, 40), np.float32), "test")
         assert (filled / "rows").read_bytes() == before
 
     def test_the_command(self, filled, read_only, capsys):
         store = str(filled.parent)
         assert main(["--store", store, "info"]) == 0
         assert main(["--store", store, "verify"]) == 0
-        assert f"{len(DISTINCT)} sentences, 0 damaged" in capsys.readouterr().out
+        assert ", 0 damaged" in capsys.readouterr().out
 
 
-def no_space(*given, **more):
-    raise OSError(28, "No space left on device")
+def test_a_disk_full_at_the_start_is_named(bilm, shelf_of, monkeypatch):
+    def no_space(path, flags, *mode, opened=os.open, **more):
+        if flags & os.O_RDWR:
+            raise OSError(28, "No space left on device")
+        return opened(path, flags, *mode, **more)
 
-
-def no_space_to_write(path, flags, *mode, opened=os.open, **more):
-    return no_space() if flags & os.O_RDWR else opened(path, flags, *mode, **more)
-
-
-@pytest.mark.parametrize(
-    ("where", "name", "fails"),
-    [(Path, "write_text", no_space), (os, "open", no_space_to_write)],
-    ids=["description", "rows"],
-)
-def test_a_disk_full_at_the_start_ends_the_filling_and_not_the_run(bilm, shelf_of, monkeypatch, where, name, fails):
     with monkeypatch.context() as patch:
-        patch.setattr(where, name, fails)
-        layers, (warning,) = prepared(bilm, shelf_of(bilm))
-    assert torch.equal(layers, bilm.layers(SENTENCES))
-    assert "No space left on device" in warning
-    assert ". Free some room on that disk. What is left is kept in memory" in warning
-    layers, warnings = prepared(bilm, shelf_of(bilm))
-    assert (torch.equal(layers, bilm.layers(SENTENCES)), warnings) == (True, []), "the next run tries again"
-    assert shelf_of(bilm).count()[0] == len(DISTINCT)
+        patch.setattr(os, "open", no_space)
+        with pytest.raises(StoreUnusable, match=r"cannot keep layers there: .*No space left on device\. Name another"):
+            shelf_of(bilm)
+    assert prepared(bilm, shelf_of(bilm))[1] == [], "the next run tries again"
 
 
 def stop_while_writing(store):
     """Stops this process as if by Ctrl-Z while it writes."""
-    with open_shelf(Path(store), filling.ABOUT)._writing():
+    with open_shelf(Path(store), *filling.KIND)._writing():
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -225,13 +209,13 @@ def test_a_stopped_writer_is_waited_for_a_stated_time_only(tmp_path, monkeypatch
     try:
         assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
         monkeypatch.setattr("elmo.store.shelf.WAIT_SECONDS", 0.5)
-        cached, listener = CachedLayers(filling.BILM, open_shelf(tmp_path, filling.ABOUT)), filling.Listener()
+        cached, listener = CachedLayers(filling.BILM, open_shelf(tmp_path, *filling.KIND)), filling.Listener()
         assert cached.prepare(filling.SENTENCES, listener) == 0
         assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
         assert "another process has been writing for 0.5 s; it may be stopped with Ctrl-Z" in listener.said[-1]
-        assert open_shelf(tmp_path, filling.ABOUT).count() == (0, 0)
+        assert open_shelf(tmp_path, *filling.KIND).count() == (0, 0)
     finally:
         process.kill()
         process.wait()
-    CachedLayers(filling.BILM, open_shelf(tmp_path, filling.ABOUT)).prepare(filling.SENTENCES)
-    assert open_shelf(tmp_path, filling.ABOUT).count()[0] == len(set(filling.SENTENCES)), "its end frees the store"
+    CachedLayers(filling.BILM, open_shelf(tmp_path, *filling.KIND)).prepare(filling.SENTENCES)
+    assert open_shelf(tmp_path, *filling.KIND).count()[0] == len(set(filling.SENTENCES)), "its end frees the store"

@@ -95,7 +95,7 @@ def test_vectors_follow_those_of_the_words(model):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1e6, "float16 cannot hold values that reach 1e.06; .* Use features.transformer.precision=float32$"),
+        (1e6, "float16 cannot hold values that reach 1e.06; .* Use precision float32$"),
         (torch.nan, "expected numbers, found NaN. Check the weights"),
     ],
 )
