@@ -247,7 +247,7 @@ class TestRefused:
             ("seeds = [1, 2]", "seeds = []", "expected at least one of each: seeds, arms, rows"),
             ("seeds = [1, 2]", "seeds = [1, 1]", "seeds: expected each once, found 1 twice"),
             ("seeds = [1, 2]", "seeds = [1, -1]", "seeds: expected numbers from 0 on, found -1"),
-            ("seeds = [1, 2]", 'seeds = ["a"]', r"seeds\[0\]: expected int"),
+            ("seeds = [1, 2]", 'seeds = ["a"]', r"seeds\[0\]: expected a valid integer"),
             ("seeds = [1, 2]", "", "seeds: missing"),
             ("seeds = [1, 2]", "seeds = [1, 2]\nseed = 3", "seed: expected one of title, seeds"),
             ('["a", "b"]', '["a", "c"]', "compare: expected two of a, b, found a, c"),
