@@ -11,36 +11,22 @@ from typing import TYPE_CHECKING
 from elmo.common.errors import shorten_interrupts
 
 if TYPE_CHECKING:
-    from elmo.bilm.model import Bilm, CarriedState, random_bilm
-    from elmo.bilm.options import SIZES, BilmOptions
-    from elmo.bilm.weight_files import load_bilm, save_bilm
-    from elmo.common.errors import InputError
-    from elmo.layer import Elmo, ElmoOutput
-    from elmo.masked.model import MaskedLm
-    from elmo.masked.weight_files import load_masked
-    from elmo.mix import ScalarMix
-    from elmo.sources.checking import check_source
-    from elmo.sources.source import FrozenSource
-    from elmo.tokeniser import tokenise
-
-__all__ = [
-    "SIZES",
-    "Bilm",
-    "BilmOptions",
-    "CarriedState",
-    "Elmo",
-    "ElmoOutput",
-    "FrozenSource",
-    "InputError",
-    "MaskedLm",
-    "ScalarMix",
-    "check_source",
-    "load_bilm",
-    "load_masked",
-    "random_bilm",
-    "save_bilm",
-    "tokenise",
-]
+    from elmo.bilm.model import Bilm as Bilm
+    from elmo.bilm.model import CarriedState as CarriedState
+    from elmo.bilm.model import random_bilm as random_bilm
+    from elmo.bilm.options import SIZES as SIZES
+    from elmo.bilm.options import BilmOptions as BilmOptions
+    from elmo.bilm.weight_files import load_bilm as load_bilm
+    from elmo.bilm.weight_files import save_bilm as save_bilm
+    from elmo.common.errors import InputError as InputError
+    from elmo.layer import Elmo as Elmo
+    from elmo.layer import ElmoOutput as ElmoOutput
+    from elmo.mix import ScalarMix as ScalarMix
+    from elmo.sources.checking import check_source as check_source
+    from elmo.sources.masked import MaskedLm as MaskedLm
+    from elmo.sources.masked import load_masked as load_masked
+    from elmo.sources.source import FrozenSource as FrozenSource
+    from elmo.tokeniser import tokenise as tokenise
 
 shorten_interrupts()
 
@@ -50,13 +36,13 @@ _MODULES = {
     "elmo.bilm.weight_files": ("load_bilm", "save_bilm"),
     "elmo.common.errors": ("InputError",),
     "elmo.layer": ("Elmo", "ElmoOutput"),
-    "elmo.masked.model": ("MaskedLm",),
-    "elmo.masked.weight_files": ("load_masked",),
     "elmo.mix": ("ScalarMix",),
     "elmo.sources.checking": ("check_source",),
+    "elmo.sources.masked": ("MaskedLm", "load_masked"),
     "elmo.sources.source": ("FrozenSource",),
     "elmo.tokeniser": ("tokenise",),
 }
+__all__ = [name for names in _MODULES.values() for name in names]
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
 """Selects the code of the biLM: compiled C on a CPU, Triton on a GPU, or torch, slower, if elmo/kernels is missing.
 
-No other module imports elmo.kernels. The frozen biLM and the one in training (`elmo.pretrain.model.recurrence`) use it.
+No other module imports elmo.kernels. The frozen biLM and the one in training (`elmo.bilm.recurrence`) use it.
 """
 
 from __future__ import annotations

@@ -95,6 +95,11 @@ class BilmOptions:
         return sum(count for _, count in self.filters)
 
     @property
+    def output_dim(self) -> int:
+        """Width of what an output layer reads, in either direction."""
+        return self.projection_dim
+
+    @property
     def has_projection(self) -> bool:
         """Whether the encoder ends in a projection: bilm-tf omits it if the widths are equal."""
         return self.n_filters != self.projection_dim

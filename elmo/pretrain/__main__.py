@@ -16,7 +16,7 @@ from elmo.common.config_errors import CONFIG_ERRORS, explain, explain_options
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.training.settings import Settings
+from elmo.pretrain.settings import Settings
 
 # conf/pretrain/config.yaml names this schema: Hydra then rejects unknown keys and wrong types.
 ConfigStore.instance().store(name="settings_schema", node=Settings)

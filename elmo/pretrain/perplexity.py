@@ -1,8 +1,172 @@
 """The command `python -m elmo.pretrain.perplexity`: perplexity of a biLM, or masked loss of a masked LM, on a text."""
 
-import sys
+from __future__ import annotations
 
-from elmo.pretrain.training.perplexity import main
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+from rich.console import Console
+
+from elmo.common import checks
+from elmo.common.device import CHOICES, choose_device
+from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.progress import Meter
+from elmo.pretrain.batches import Text, text_of_words, texts_of_store
+from elmo.pretrain.corpus.drawing import splitmix, uniform
+from elmo.pretrain.corpus.overlap import WINDOW, shared
+from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
+from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
+from elmo.pretrain.export import Output, load_model
+from elmo.pretrain.objective import OBJECTIVES, objective_of
+from elmo.tokeniser import Tokenise, Tokeniser, parts
+
+# Share of a document's lines. Of 48 Wikipedia articles, those in a text of 108 M words shared 81 % of their lines or
+# more with it, the others 46 % or less: titles, quotations, lists of names.
+SEEN = 0.5
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The paragraphs that a token store with heldout_unit=paragraph holds out, by `key`: `key in HeldOut(0.005, 1)`.
+
+    Attributes:
+        fraction: held out.
+        seed: decides which text the store holds out.
+    """
+
+    fraction: float
+    seed: int
+
+    def __contains__(self, key: int) -> bool:
+        return bool(uniform(splitmix(np.array([key], np.uint64), self.seed))[0] < self.fraction)
+
+
+def read_text(
+    path: Path,
+    output: Output,
+    tokenise: str | None,
+    max_characters: int,
+    unseen_in: Sequence[str] = (),
+    heldout: HeldOut | None = None,
+) -> Text:
+    """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
+
+    Args:
+        path: of the text.
+        output: layer whose vocabulary is used.
+        tokenise: how to split words; None means as in training.
+        max_characters: characters of a word that the encoder reads.
+        unseen_in: text files and folders; documents that occur in them are left out.
+        heldout: reads only the paragraphs that a pretraining holds out.
+    """
+    if (path / "header.json").is_file():
+        given = {"--unseen-in": unseen_in, "--heldout-fraction": heldout, "--tokenise": tokenise}
+        if wrong := [option for option, value in given.items() if value]:
+            raise InputError(f"{path}: {wrong[0]} needs a text, found a token store, whose held-out part is fixed")
+        return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
+    documents = _documents(path, heldout)
+    if unseen_in:
+        documents = _unseen(documents, unseen_in)
+    tokeniser = Tokeniser(cast(Tokenise, tokenise or output.tokenise))
+    found = [sentence for document in documents for line in document for sentence in tokeniser.paragraph(line)]
+    if heldout:
+        found = [part for sentence in found for part in parts(sentence, CorpusSettings.max_tokens)]  # as in a store
+    if not found:
+        raise InputError(f"{path}: expected text, found no word in it" + " that is unseen" * bool(unseen_in))
+    return text_of_words(found, output.vocabulary, max_characters)
+
+
+def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]]:
+    """The documents of which few lines occur in a corpus; prints how many there are."""
+    found = iter(shared([line for document in documents for line in document], find_sources(corpus)))
+    rates = [sum(next(found) for _ in document) / len(document) for document in documents]
+    unseen = [document for document, rate in zip(documents, rates, strict=True) if rate < SEEN]
+    print(
+        f"{len(unseen)} of {len(documents)} documents count: fewer than {SEEN:.0%} of their lines share {WINDOW} "
+        f"characters in a row with {', '.join(corpus)}"
+    )
+    return unseen
+
+
+def _documents(path: Path, heldout: HeldOut | None) -> list[list[str]]:
+    """The lines of a file or folder, by document; a blank line or the end of a file ends a document."""
+    documents: list[list[str]] = []
+    read: set[int] = set()  # keys of held-out paragraphs, since a store has each once
+    for block in read_blocks(find_sources([path])):
+        for piece in block.pieces:
+            for line in lines(piece):
+                if line.place != CONTINUES or not documents:
+                    documents.append([])
+                if heldout:
+                    if line.key in read or line.key not in heldout:
+                        continue
+                    read.add(line.key)
+                documents[-1].append(line.text)
+    return [document for document in documents if document]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser(
+        "elmo.pretrain.perplexity",
+        f"Measure the perplexity of an exported biLM on any text, in each direction:\n{OBJECTIVES['bilm'].terms}.\n"
+        f"For a masked LM, measure its masked loss:\n{OBJECTIVES['masked'].terms}.",
+        "example: python -m elmo.pretrain.perplexity news.txt --weights small",
+    )
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        type=Path,
+        help="a .txt, .gz or .xz file, a folder of them, or a token store (its held-out part)",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="W",
+        default="small",
+        help="an exported biLM or masked LM, or a name (default: small); allennlp/* are published without output layer",
+    )
+    parser.add_argument("--softmax", metavar="DIR", help="the output layer of W (default: W-softmax next to W)")
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
+    parser.add_argument(
+        "--unseen-in",
+        metavar="CORPUS",
+        nargs="+",
+        default=[],
+        help=f"the training text of the biLM: leave out documents of TEXT (a blank line ends one) if at least "
+        f"{SEEN:.0%} of their lines share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
+    )
+    parser.add_argument(
+        *("--heldout-fraction", "--heldout"),  # the latter was its name before
+        metavar="SHARE",
+        dest="heldout",
+        type=float,
+        help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
+        "heldout_fraction=SHARE holds out, independently of its other text, weights and recasing",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="heldout_seed, or seed, of that pretraining (default: %(default)s)"
+    )
+    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
+    options = parser.parse_args(arguments)
+    return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    checks.fraction("--heldout-fraction", options.heldout)
+    heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
+    model, output = load_model(options.weights, options.softmax)
+    width = model.core.encoder.options.max_characters
+    text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
+    model, objective = model.to(choose_device(options.device)), objective_of(model)
+    with Meter(Console(stderr=True), "measuring", text.predictions) as meter:
+        measured = objective.measure(model, text, meter=meter)
+    print(objective.describe(measured))
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,8 +7,7 @@ from pathlib import Path
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, options_text, weights_file
 from elmo.common.files import FileState, states_of
-from elmo.masked.model import MaskedLm
-from elmo.masked.weight_files import load_either
+from elmo.sources.masked import MaskedLm, load_either
 
 
 def trained(weights: str) -> Bilm | MaskedLm:

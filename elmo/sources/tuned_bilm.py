@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.model import Bilm
+from elmo.bilm.recurrence import lstm_layers
 from elmo.bilm.sentences import Sentence, check_sentences, numbered_words
 from elmo.common.device import upload
-from elmo.pretrain.model.language_model import lstm_layers
 
 
 class TunedBilm(nn.Module):

@@ -19,8 +19,8 @@ from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.files import hashes_of
 from elmo.common.progress import Reporter
-from elmo.masked.weight_files import is_masked
 from elmo.names import without_folder
+from elmo.sources.masked import is_masked
 from elmo.sources.source import code_of, fingerprint_of
 from elmo.word_vectors import Vectors, open_vectors
 from tasks.batch import PLACES, FeatureBatch, Sentence

@@ -18,13 +18,12 @@ from rich.console import Console
 
 from elmo import SIZES
 from elmo.common.device import choose_device
+from elmo.pretrain.batches import Spelling, Text, texts_of_store
 from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
-from elmo.pretrain.model.language_model import LanguageModel
-from elmo.pretrain.model.spelling import Spelling
-from elmo.pretrain.training.batches import Text, texts_of_store
-from elmo.pretrain.training.checkpoint import CurveRow, RunFolder
-from elmo.pretrain.training.settings import Budget, Settings, Training
-from elmo.pretrain.training.train import train
+from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.run_folder import CurveRow, RunFolder
+from elmo.pretrain.settings import Budget, Settings, Training
+from elmo.pretrain.train import train
 
 WORDS = 100_000
 LINE_EVERY = 10  # steps between lines of the curve
@@ -60,12 +59,12 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
         settings = Settings(training=training, budget=Budget(steps=steps))
         end = train(model, text, None, settings, folder, console, watch=curve.append)
     whole = time.perf_counter() - start
-    speed = statistics.median(row.tokens_per_second for row in curve[2:])
+    speed = statistics.median(row["tokens_per_second"] for row in curve[2:])
     step_ms = 1e3 * end.tokens / end.step / speed
     peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else 0.0
     print(
         f"{size}, {batch_tokens:,} positions a step: {speed:,.0f} tokens/s steady, {step_ms:.1f} ms a step, "
-        f"peak {peak:.1f} GB, loss {curve[0].loss:.2f} to {curve[-1].loss:.2f}, {whole:.0f} s with compiling",
+        f"peak {peak:.1f} GB, loss {curve[0]['loss']:.2f} to {curve[-1]['loss']:.2f}, {whole:.0f} s with compiling",
         flush=True,
     )
 

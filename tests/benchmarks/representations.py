@@ -19,10 +19,10 @@ import torch
 from torch import nn
 
 from elmo import load_bilm
-from elmo.masked.model import random_masked
-from elmo.pretrain.training.settings import Masked
+from elmo.pretrain.settings import Masked
 from elmo.sources.character_lm import Flair
 from elmo.sources.cove import Cove
+from elmo.sources.masked import random_masked
 from elmo.sources.transformer import Transformer
 from tests.benchmarks import text
 from tests.benchmarks.measuring.rows import Measurement

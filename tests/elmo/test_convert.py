@@ -11,7 +11,7 @@ import torch
 
 from elmo import BilmOptions, InputError, load_bilm, random_bilm, save_bilm
 from elmo.convert import main
-from elmo.pretrain.model.export import rounding_errors
+from elmo.pretrain.export import rounding_errors
 from tests.elmo import naive
 from tests.elmo.bilm.layer_error import sentences
 

@@ -19,7 +19,6 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
-from elmo.common.files import write_json
 from elmo.common.progress import Meter
 from elmo.download import transfer
 from elmo.download.folder import _unpack, _usable, _write_note
@@ -27,21 +26,19 @@ from elmo.download.published import PublishedFile, PublishedVectors
 from elmo.embed.lines import read_text
 from elmo.embed.one_file import EmbedSettings
 from elmo.embed.shards import MANIFEST, InputFile, ShardsJob, noted, unfinished
-from elmo.masked.model import random_masked
-from elmo.masked.weight_files import load_either, save_masked
 from elmo.pretrain.corpus.shards import Shard, make_shards
 from elmo.pretrain.corpus.sources import find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.training.checkpoint import Position, RunFolder
-from elmo.pretrain.training.perplexity import Perplexity
+from elmo.pretrain.run_folder import Position, RunFolder
 from elmo.sources.character_lm_files import read_pair
 from elmo.sources.cove import Cove
+from elmo.sources.masked import load_either, random_masked, save_masked
 from elmo.store.shelf import StoreFull, open_shelf
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.wink import convert
-from tests.elmo.masked.naive import OPTIONS
 from tests.elmo.pretrain.corpus_text import QUIET, build, write
 from tests.elmo.sources.character_lms import CHARACTERS, save_arrays, tensors_of
+from tests.elmo.sources.naive_masked import OPTIONS
 from tests.elmo.word_vectors.test_binary_files import fasttext_file, word2vec_file
 from tests.elmo.word_vectors.test_wink import ROWS, package, package_json
 from tests.fuzz.reading import Reader
@@ -203,13 +200,12 @@ def _make_run(folder):
     run = RunFolder(folder, {"seed": 1, "text.sha256": SHA256}, 0)
     run.save(model, optimiser, Position(2, 20, 1.5))
     run.finish({"settings": {"name": "tiny", "export": {"weights": "int8"}}})
-    write_json(folder / "before.json", vars(Perplexity(9.5, 9.25, 40, 0.125, 43)))
     return sorted(folder.iterdir())
 
 
 def _read_run(path):
     run = RunFolder(path.parent, {"seed": 1, "text.sha256": SHA256}, 0)
-    run.made_with(), run.measured_before(Perplexity)
+    run.made_with()
     run.keep_curve_until(run.load(*_model()).step)
 
 

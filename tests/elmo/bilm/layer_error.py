@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo import load_bilm
 from elmo.bilm.model import Bilm
-from elmo.pretrain.model.export import rounding_errors
+from elmo.pretrain.export import rounding_errors
 
 LONG_LINE = 301
 

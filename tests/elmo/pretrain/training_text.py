@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from elmo.pretrain.training.settings import Budget, Model, Settings, Training
+from elmo.pretrain.settings import Budget, Model, Settings, Training
 
 QUIET = Console(quiet=True)
 TINY = {"cell_dim": 16, "projection_dim": 8, "filters": [[1, 4], [2, 8], [3, 8]], "char_dim": 4}

@@ -10,8 +10,7 @@ import torch
 
 from elmo import InputError, MaskedLm, random_bilm, save_bilm
 from elmo.common.progress import Reporter
-from elmo.masked.model import random_masked
-from elmo.masked.weight_files import save_masked
+from elmo.sources.masked import random_masked, save_masked
 from results.records.environment import describe_environment
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
@@ -20,8 +19,8 @@ from tasks.ner.task import Ner
 from tasks.running.config import recorded_config
 from tasks.running.experiment import RunOutcome, run, train_and_test
 from tasks.running.plan import RunPlan
-from tests.elmo.masked.naive import OPTIONS
 from tests.elmo.sources.character_lms import save_arrays
+from tests.elmo.sources.naive_masked import OPTIONS
 from tests.tasks.making import ELMO, WORDS, features_config, model_of, run_of
 
 SENTENCES = [("Ada", "plays", "chess"), ("They", "play")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
-from elmo.pretrain.training.settings import Settings
+from elmo.pretrain.settings import Settings
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.tensor_file import as_tensors
 from results.records.record import read_record

@@ -1,1 +1,0 @@
-"""Masked LM: a transformer that reads whole sentences, its options and its weight files."""

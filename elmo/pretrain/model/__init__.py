@@ -1,1 +1,0 @@
-"""Language model for training: recurrence, output layer, spelling table and export."""

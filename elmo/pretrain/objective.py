@@ -1,0 +1,175 @@
+"""Objectives of pretraining: what a model predicts, from which batches, and how that is measured on held-out text.
+
+A biLM predicts the next word in both directions, a masked LM predicts hidden words. The rest of a run is the same.
+
+Perplexity of a biLM: for each direction it is exp of minus the mean natural log probability of every word and of the
+end of every sentence (forward: of w1 .. wn and </S>, each given the words to its left; backward: of wn .. w1 and one
+end mark, each given the words to its right), among all words of the vocabulary. Each sentence is read from a zero
+state. Words are cased. A word outside the vocabulary counts as a prediction of <UNK>. The rate of such words is
+printed too, because a small vocabulary makes the task easier.
+
+Masked loss: minus the mean natural log probability of every word among all words of the vocabulary, given the words
+around it. A sentence is read seven times; each time every seventh of its words is masked (14 %, about as many as in
+training), and nothing else is changed. It is not a biLM's perplexity: a word is predicted from both sides, but next to
+other masked words, and ends of sentences are not predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from elmo.bilm.model import Bilm
+from elmo.bilm.options import BilmOptions
+from elmo.common.errors import InputError
+from elmo.common.progress import Meter
+from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batcher, BatchPlan, JoinedBatcher, MaskedBatcher, Text
+from elmo.pretrain.language_model import LanguageModel, word_vectors
+from elmo.pretrain.parallel import ALONE, Workers
+from elmo.pretrain.settings import Settings
+from elmo.sources.masked import MaskedLm, MaskedOptions
+
+TOKENS_AT_ONCE = 16_384  # when text is measured
+
+Measured = dict[str, float]
+"""What was measured on a text: the objective's columns, then tokens (predictions of each column), unknown_rate (share
+of words that were <UNK>) and vocabulary (words in the softmax)."""
+
+
+class Objective(ABC):
+    """What a run trains.
+
+    Attributes:
+        title: of the model, for cards and messages.
+        kind: what is measured; with _ for blanks its name in finished.json.
+        columns: names of the measured values, one for each direction of reading.
+        terms: how it is measured.
+        core: the class of the network.
+        batcher: the class of its batches.
+    """
+
+    title: ClassVar[str]
+    kind: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]]
+    terms: ClassVar[str]
+    core: ClassVar[type[Bilm] | type[MaskedLm]]
+    batcher: ClassVar[type[Batcher]]
+
+    @abstractmethod
+    def options(self, settings: Settings, vocabulary: list[str]) -> BilmOptions | MaskedOptions:
+        """The options of a new model."""
+
+    @abstractmethod
+    def values(self, losses: Tensor) -> Tensor:
+        """The measured value of each column, from the mean losses in nats."""
+
+    @abstractmethod
+    def figures(self, measured: Measured) -> dict[str, str]:
+        """What is shown of a measured text, by headings."""
+
+    def batches(self, text: Text, settings: Settings, workers: Workers = ALONE) -> Batcher:
+        """The training batches of a text for one of the workers."""
+        tokens = settings.training.batch_tokens * workers.world
+        plan = BatchPlan(text.sentences, tokens, settings.seed, self.batcher.marks)
+        shared = plan, text.spelling, text.n_targets, workers.rank, workers.world
+        return self.batcher(*shared, seed=settings.seed, chosen=settings.masked.chosen)
+
+    @torch.no_grad()
+    def measure(
+        self, model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32, meter: Meter | None = None
+    ) -> Measured:
+        """What the objective says of a model and a text, on the model's device.
+
+        Args:
+            model: of this objective.
+            text: to predict.
+            dtype: of the network's products; the output layer is always in single precision.
+            meter: for progress, by words and ends of sentences (`text.predictions` in all).
+        """
+        if not len(text.sentences.tokens):
+            raise InputError(f"{self.kind}: expected a text of at least one word, found none; give more text")
+        device, columns = model.core.device, len(self.columns)
+        plan = BatchPlan(text.sentences, TOKENS_AT_ONCE, seed=None, marks=self.batcher.marks)
+        batcher = self.batcher(plan, text.spelling, text.n_targets)
+        losses, predictions = torch.zeros(columns, dtype=torch.float64, device=device), 0
+        for batch in (batch for step in range(len(plan)) for batch in batcher.measured(step)):
+            arrays = text.spelling.ids[batch.types], batch.types, batch.inputs, batch.places, batch.targets
+            spelled, types, inputs, places, targets = (torch.from_numpy(array).to(device) for array in arrays)
+            vectors = word_vectors(model.core, types, spelled, batch.profile, dtype)
+            hidden = model.hidden(vectors, inputs, places, dropout=0.0)
+            for column, (read, wanted) in enumerate(
+                zip(hidden.chunk(columns), targets.flatten().chunk(columns), strict=True)
+            ):
+                there = wanted != IGNORED
+                losses[column] -= model.output.log_likelihood(read[there], wanted[there]).sum(dtype=torch.float64)
+            predictions += batch.predictions
+            if meter is not None:
+                meter.advance(batch.tokens, batch.tokens)
+        tokens = predictions // columns
+        values = dict(zip(self.columns, self.values(losses / tokens).tolist(), strict=True))
+        return values | {"tokens": tokens, "unknown_rate": text.unknown_rate, "vocabulary": text.n_targets}
+
+    def describe(self, measured: Measured) -> str:
+        """All that was measured, in a line."""
+        return (
+            f"{self.brief(measured)} ({measured['tokens']:,} predictions; {self.terms} at "
+            f"{measured['unknown_rate']:.2%} of words, vocabulary of {measured['vocabulary']:,})"
+        )
+
+    def brief(self, measured: Measured) -> str:
+        """The measured values."""
+        return f"{self.kind} {', '.join(f'{name} {figure}' for name, figure in self.figures(measured).items())}"
+
+
+class NextWords(Objective):
+    """A biLM: the next word in both directions."""
+
+    title, kind, columns = "biLM", "perplexity", ("forward", "backward")
+    terms = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
+    core, batcher = Bilm, JoinedBatcher
+
+    def options(self, settings: Settings, vocabulary: list[str]) -> BilmOptions:
+        """The options of a new biLM."""
+        return settings.model.options(settings.input, vocabulary)
+
+    def values(self, losses: Tensor) -> Tensor:
+        """Perplexities."""
+        return losses.exp()
+
+    def figures(self, measured: Measured) -> dict[str, str]:
+        """The perplexity of each direction, and their arithmetic mean."""
+        shown = {name: measured[name] for name in self.columns}
+        return {name: f"{value:.2f}" for name, value in (shown | {"mean": sum(shown.values()) / 2}).items()}
+
+
+class MaskedWords(Objective):
+    """A masked LM: words that are hidden."""
+
+    title, kind, columns = "masked LM", "masked loss", ("masked_loss",)
+    terms = f"full softmax, every word predicted once, one in {MASKED_STRIDE} masked at a time, cased, <UNK> predicted"
+    core, batcher = MaskedLm, MaskedBatcher
+
+    def options(self, settings: Settings, vocabulary: list[str]) -> MaskedOptions:
+        """The options of a new masked LM, with the encoder and output width of the biLM of these settings."""
+        return settings.masked.options(settings.model.options(settings.input, vocabulary), settings.max_tokens)
+
+    def values(self, losses: Tensor) -> Tensor:
+        """Nats a word."""
+        return losses
+
+    def figures(self, measured: Measured) -> dict[str, str]:
+        """The loss, and exp of it."""
+        loss = measured["masked_loss"]
+        return {"nats a word": f"{loss:.3f}", "exp of it": f"{math.exp(min(loss, 700)):.2f}"}
+
+
+OBJECTIVES: dict[str, Objective] = {"bilm": NextWords(), "masked": MaskedWords()}
+
+
+def objective_of(model: LanguageModel) -> Objective:
+    """The objective of a trained model."""
+    return next(objective for objective in OBJECTIVES.values() if isinstance(model.core, objective.core))

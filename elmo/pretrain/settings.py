@@ -1,0 +1,313 @@
+"""Settings of a pretraining run, with range checks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from elmo.bilm.options import STANDARD_FILTERS, BilmOptions
+from elmo.bilm.weight_files import PRECISIONS
+from elmo.common import checks
+from elmo.common.errors import InputError
+from elmo.common.files import expanded
+from elmo.sources.masked import MaskedOptions, check_shape, encoder_options
+
+INPUTS = ("char", "word", "both")
+OBJECTIVE_NAMES = ("bilm", "masked")
+MOST_BATCH_TOKENS = 1 << 24  # far more than fits on any GPU
+
+
+@dataclass
+class Budget:
+    """Length of the training; exactly one is set, and the learning-rate schedule is fitted to it.
+
+    Attributes:
+        steps: optimiser steps.
+        tokens: words and ends of sentences read: for a biLM, predictions in each direction.
+        minutes: of training, including the measure of held-out text, but not preparing the corpus and compiling for
+            the GPU. The only budget whose end depends on the machine.
+    """
+
+    steps: int | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        chosen = self._chosen()
+        if len(chosen) > 1:
+            names = ", ".join(asdict(self))
+            raise InputError(f"budget: expected one of {names}, found {' and '.join(chosen)}; drop all but one")
+        for name, value in chosen.items():
+            checks.positive(f"budget.{name}", value)
+        checks.finite(chosen, "budget.")
+
+    def _chosen(self) -> dict[str, float]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def warning(self, tokens: float, one_pass: int) -> str:
+        """A warning if the budget allows fewer predictions than the text has, else "".
+
+        Args:
+            tokens: predictions in each direction that the budget allows.
+            one_pass: predictions in each direction of one pass over the training text.
+        """
+        if tokens >= one_pass:
+            return ""
+        ((name, value),) = self._chosen().items()
+        return (
+            f"warning: budget.{name}={value:g} reads {tokens:,.0f} of the {one_pass:,} words of the text, "
+            f"{tokens / one_pass:.2%}: too few for a useful model. Reading all of it once takes budget.{name}="
+            f"{math.ceil(value * one_pass / max(tokens, 1)):,}; from random weights, plan several times that. Take a "
+            "GPU, size=tiny or less text"
+        )
+
+    def progress(self, steps: int, tokens: int, seconds: float) -> float:
+        """The fraction of the budget that is spent; 1 or more ends the run."""
+        done = {"steps": steps, "tokens": tokens, "minutes": seconds / 60}
+        for name, value in self._chosen().items():
+            return done[name] / value
+        raise InputError("no budget: set one of budget.steps, budget.tokens and budget.minutes")
+
+
+@dataclass
+class Model:
+    """The shape of the biLM; see `BilmOptions`. Clipping is off, so any LSTM implementation can run the result."""
+
+    cell_dim: int = 1024
+    projection_dim: int = 128
+    filters: list[list[int]] = field(default_factory=lambda: [list(item) for item in STANDARD_FILTERS])
+    char_dim: int = 16
+    n_highway: int = 1
+    n_layers: int = 2
+    max_characters: int = 50
+    activation: str = "relu"
+    cell_clip: float | None = None
+    projection_clip: float | None = None
+    skip_connections: bool = True
+    word_dim: int = 200
+    char_output_dim: int = 100
+
+    def options(self, kind: str, words: list[str]) -> BilmOptions:
+        """The options of a biLM that reads characters, words of a vocabulary, or both."""
+        checks.one_of(INPUTS, "input", kind)
+        for item in self.filters:
+            if len(item) != 2:
+                raise InputError(f"model.filters: expected pairs of [width, number of filters], found {item}")
+        shared = asdict(self) | {"filters": tuple((width, count) for width, count in self.filters)}
+        if kind == "char":
+            return BilmOptions(**(shared | {"word_dim": 0, "char_output_dim": 0}))
+        if kind == "word":
+            shared |= {"filters": (), "char_dim": 0, "char_output_dim": 0}
+        return BilmOptions(**shared, words=tuple(words))
+
+
+@dataclass
+class Masked:
+    """A masked LM, for objective=masked; see `MaskedOptions`. Its encoder and the width of its output are `model`'s.
+
+    Attributes:
+        dim: width of every layer. In the named sizes it is that of the biLM's layers, twice projection_dim.
+        n_layers: transformer blocks.
+        n_heads: of attention.
+        feedforward_dim: inner width of a block.
+        chosen: share of the words that are predicted in each pass.
+    """
+
+    dim: int = 256
+    n_layers: int = 6
+    n_heads: int = 4
+    feedforward_dim: int = 960
+    chosen: float = 0.15
+
+    def __post_init__(self) -> None:
+        check_shape("masked", self.dim, self.n_layers, self.n_heads, self.feedforward_dim)
+        checks.fraction("masked.chosen", self.chosen)
+
+    def options(self, model: BilmOptions, longest: int) -> MaskedOptions:
+        """The options of a masked LM with the encoder and output width of this biLM."""
+        encoder = encoder_options(model.to_json(), self.dim)
+        inner = self.n_layers, self.n_heads, self.feedforward_dim
+        return MaskedOptions(encoder, *inner, model.projection_dim, longest)
+
+
+@dataclass
+class Training:
+    """How to train.
+
+    Attributes:
+        batch_tokens: positions in a step and process, padding included.
+        negatives: sampled words per softmax; the vocabulary size or more means the full softmax.
+        dropout: on the inputs of each LSTM layer and of the softmax; of a masked LM see `MaskedLm.layers`.
+        learning_rate: highest, after the warm-up.
+        warmup: fraction of the budget over which the rate rises; then it falls along a cosine.
+        final_rate: the last rate, as a fraction of the highest.
+        beta2: Adam's average of squared gradients.
+        clip_norm: upper bound of the gradient norm.
+        precision: bfloat16 or float32, of all products; "auto" is bfloat16 on a GPU.
+        compile: whether a GPU compiles and captures its steps. It takes a minute at the start and saves more on long
+            runs.
+        log_every: steps between lines of curve.csv.
+        evaluate_every: steps between held-out perplexities; 0 leaves only the one at the end.
+        evaluate_sentences: held-out sentences for these; the one at the end uses all.
+        checkpoint_every: steps between checkpoints: the most that a killed run can lose.
+        recase: share of the training sentences whose case is changed, drawn by the seed, so that headlines and
+            datelines are not rare: two thirds of these are upper-cased, in one third every word begins with a
+            capital. Held-out text keeps its case. A property of the token store: other shares need other stores.
+    """
+
+    batch_tokens: int = 16384
+    negatives: int = 8192
+    dropout: float = 0.1
+    learning_rate: float = 2e-3
+    warmup: float = 0.02
+    final_rate: float = 0.01
+    beta2: float = 0.99
+    clip_norm: float = 1.0
+    precision: str = "auto"
+    compile: bool = True
+    log_every: int = 50
+    evaluate_every: int = 1000
+    evaluate_sentences: int = 2000
+    checkpoint_every: int = 2000
+    recase: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("negatives", "log_every", "evaluate_sentences", "checkpoint_every"):
+            checks.at_least(1, f"training.{name}", getattr(self, name))
+        for name in ("dropout", "warmup", "beta2", "recase"):
+            checks.dropout(f"training.{name}", getattr(self, name))
+        if not 0 <= self.final_rate <= 1:
+            raise InputError(f"training.final_rate: expected from 0 to 1, found {self.final_rate}")
+        for name in ("learning_rate", "clip_norm"):
+            checks.positive(f"training.{name}", getattr(self, name))
+        checks.finite(asdict(self), "training.")
+        checks.count(MOST_BATCH_TOKENS, "training.batch_tokens", self.batch_tokens)
+        checks.one_of(("auto", "bfloat16", "float32"), "training.precision", self.precision)
+
+
+@dataclass
+class Export:
+    """What to write at the end.
+
+    Attributes:
+        softmax_mb: most megabytes (10^6 bytes) of the output layer, NAME-softmax: the weights of rare words are rounded
+            more coarsely until it fits. null rounds all to 8 bits. The shipped `small` has 13.
+        weights: precision of the biLM in export/NAME: float16, float32, or int8 with one scale per output row, half the
+            size of float16; the card then says how far that changes its layers. export/bilm-tf is always in float32.
+    """
+
+    softmax_mb: float | None = None
+    weights: str = "float16"
+
+    def __post_init__(self) -> None:
+        checks.one_of(PRECISIONS, "export.weights", self.weights)
+        checks.positive("export.softmax_mb", self.softmax_mb)
+        checks.finite(asdict(self), "export.")
+
+
+@dataclass
+class Settings:
+    """Settings of a pretraining run.
+
+    Attributes:
+        corpus: text files and folders of them, each with a weight if needed: corpus=[wiki.txt.xz,news.txt.xz*4] reads
+            every training sentence of the news four times in a pass. Weights such as 2.5 and 0.5 are drawn by the seed.
+            Held-out text is never repeated; word counts, which decide the vocabulary, include the copies. See
+            `corpus.CorpusSettings` for this and the next nine.
+        exclude: text files, such as test sets; paragraphs of the corpus that share 45 letters and digits in a row with
+            one of them are left out; case, spacing and punctuation do not count.
+        tokenise: ptb or whitespace.
+        vocabulary: words that are predicted.
+        vocabulary_of: a biLM with its output layer next to it, or a shipped name: predicts the words that it predicts,
+            instead of the most frequent of the text. Perplexities of biLMs compare only if both predict the same words.
+        min_count: rarer words are <UNK>.
+        heldout_fraction: fraction of the text that perplexity is measured on.
+        heldout_unit: document holds out whole documents; paragraph single paragraphs, which are easier to predict.
+        heldout_seed: chooses the held-out text; `seed` if null. Runs of several seeds that are compared need the same.
+        max_tokens: of a sentence.
+        workers: processes that tokenise; one per core if null.
+        store: folder of the token store; default OUT/store. Runs may share one.
+        out: folder of the run.
+        name: of the exported biLM.
+        objective: bilm, or masked for a masked LM on the same text, words and vocabulary.
+        input: char, word or both.
+        init: weights to start from instead of random ones: a folder with its output layer next to it, or a shipped
+            name. Shape and vocabulary come with it.
+        seed: of all random draws.
+        device: auto, cpu or cuda.
+        wandb: Weights & Biases project to log to; null logs nothing.
+        tensorboard: whether the curve is also written to OUT/tensorboard.
+        licence: of the text, for the card.
+        model: shape of the biLM.
+        masked: shape of the masked LM.
+        budget: how long.
+        training: how.
+        export: what to write.
+    """
+
+    corpus: list[str] = field(default_factory=list)
+    out: str = ""
+    exclude: list[str] = field(default_factory=list)
+    tokenise: str = "ptb"
+    vocabulary: int = 100_000
+    vocabulary_of: str | None = None
+    min_count: int = 1
+    heldout_fraction: float = 0.005
+    heldout_unit: str = "document"
+    heldout_seed: int | None = None
+    max_tokens: int = 200
+    workers: int | None = None
+    store: str | None = None
+    name: str = "small"
+    objective: str = "bilm"
+    input: str = "char"
+    init: str | None = None
+    seed: int = 1
+    device: str = "auto"
+    wandb: str | None = None
+    tensorboard: bool = False
+    licence: str | None = None
+    model: Model = field(default_factory=Model)
+    masked: Masked = field(default_factory=Masked)
+    budget: Budget = field(default_factory=Budget)
+    training: Training = field(default_factory=Training)
+    export: Export = field(default_factory=Export)
+
+    def __post_init__(self) -> None:
+        checks.one_of(OBJECTIVE_NAMES, "objective", self.objective)
+        checks.one_of(INPUTS, "input", self.input)
+        checks.at_least(0, "seed", self.seed)
+        checks.at_least(0, "heldout_seed", self.heldout_seed)
+        checks.at_least(2, "max_tokens", self.max_tokens)
+        if self.init and self.vocabulary_of:
+            given = f"vocabulary_of={self.vocabulary_of}"
+            raise InputError(f"{given}: expected none with init={self.init}, whose vocabulary is kept; drop one")
+        self.corpus = [str(expanded(path, "corpus")) for path in self.corpus]
+        self.exclude = [str(expanded(path, "exclude")) for path in self.exclude]
+        self.out = self.out and str(expanded(self.out, "out"))
+        self.store = self.store and str(expanded(self.store, "store"))
+        # It becomes a folder of the export, next to bilm-tf and NAME-softmax.
+        if self.name in ("", ".", "..", "bilm-tf") or "/" in self.name or self.name.endswith("-softmax"):
+            raise InputError(
+                f"name={self.name!r}: expected a plain file name, neither bilm-tf nor ending in -softmax, which the "
+                "export uses for other files"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """Settings that decide the result, flat: a run is resumed only with the same. The store identifies the text."""
+        flat: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            if isinstance(value, dict):
+                flat |= {f"{name}.{inner}": entry for inner, entry in value.items()}
+            else:
+                flat[name] = value
+        of_text = ("corpus", "exclude", "workers", "store", "heldout_seed", "training.recase")
+        of_export = ("name", "licence", "export.softmax_mb", "export.weights")
+        for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):
+            del flat[name]
+        if self.vocabulary_of is None:  # as in runs from before these settings existed
+            del flat["vocabulary_of"]
+        if self.objective == "bilm":
+            flat = {name: value for name, value in flat.items() if not name.startswith(("objective", "masked."))}
+        return flat

@@ -1,0 +1,252 @@
+"""Training loop: `train(...)` trains a model to the end of its budget, from the last checkpoint of the run's folder.
+
+The batch of a step, its negatives and its dropout are functions of the seed and the step, so a killed and resumed run
+takes the same steps as an uninterrupted one. On a CPU, with a budget in steps or tokens, the weights are bit-equal. A
+GPU may sum in another order, and a budget in minutes depends on the clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import TaskProgressColumn
+
+from elmo.common.errors import InputError
+from elmo.common.processes import ahead
+from elmo.common.progress import print_line, progress_bar
+from elmo.pretrain.batches import Batcher, Text
+from elmo.pretrain.corpus.token_store import Sentences
+from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.objective import OBJECTIVES, Measured, Objective
+from elmo.pretrain.parallel import ALONE, Workers
+from elmo.pretrain.run_folder import CurveRow, Position, RunFolder
+from elmo.pretrain.settings import Settings, Training
+from elmo.pretrain.step import Stepper, Upload
+
+PREPARED = 16  # steps prepared ahead
+PREPARERS = 3  # threads that prepare them
+REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
+
+
+def learning_rate(training: Training, progress: float) -> float:
+    """The learning rate at a fraction of the budget: it rises over the warm-up, then falls along a cosine."""
+    if progress < training.warmup:
+        return training.learning_rate * max(progress / training.warmup, 0.01)
+    fall = min((progress - training.warmup) / (1 - training.warmup), 1.0)
+    share = training.final_rate + (1 - training.final_rate) * (1 + math.cos(math.pi * fall)) / 2
+    return training.learning_rate * share
+
+
+def precision(name: str, device: torch.device) -> torch.dtype:
+    """The type of all products: bfloat16 or float32; "auto" is the former on a GPU."""
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def optimiser_of(model: LanguageModel, training: Training) -> torch.optim.Optimizer:
+    """Adam over all parameters."""
+    fused = model.core.device.type == "cuda"
+    return torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=(0.9, training.beta2), fused=fused)
+
+
+def train(
+    model: LanguageModel,
+    train_text: Text,
+    heldout: Text | None,
+    settings: Settings,
+    folder: RunFolder,
+    console: Console,
+    workers: Workers = ALONE,
+    watch: Callable[[CurveRow], None] | None = None,
+) -> Position:
+    """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
+
+    Args:
+        model: on its device; the folder's checkpoint, if any, replaces its weights.
+        train_text: to train on.
+        heldout: for the objective's measure during training; None or no sentence measures nothing.
+        settings: of the run.
+        folder: of the run.
+        console: for progress.
+        workers: the processes of a parallel run.
+        watch: called with every row of the curve, on the first process.
+    """
+    training, budget, seed = settings.training, settings.budget, settings.seed
+    objective = OBJECTIVES[settings.objective]
+    device = model.core.device
+    dtype = precision(training.precision, device)
+    optimiser = optimiser_of(model, training)
+    position = folder.load(model, optimiser)
+    if workers.first:
+        folder.keep_curve_until(position.step)
+    batcher = objective.batches(train_text, settings, workers)
+    captures = training.compile and device.type == "cuda"
+    if captures:
+        batcher = replace(batcher, profile=batcher.common_profile())
+    stepper = Stepper(
+        model,
+        train_text.spelling,
+        training.negatives,
+        training.dropout,
+        dtype,
+        captured=batcher.profile,
+        # Shares of parallel processes are rounded up to whole sentences.
+        rows=batcher.most_predictions(training.batch_tokens + 256 * (workers.world > 1)),
+    )
+
+    def spent() -> float:
+        share = budget.progress(position.step, position.tokens, position.seconds)
+        return share if budget.minutes is None else workers.agree(share)  # clocks differ
+
+    progress, start = spent(), replace(position)
+    if captures and progress < 1:
+        _warm_up(stepper, batcher, console)
+    sample = _sample(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
+    losses = torch.zeros(training.log_every, device=device)
+    intervals = training.log_every, training.evaluate_every, training.checkpoint_every
+    began, logged, speed_checked = time.monotonic() - position.seconds, replace(position), False
+    bar = progress_bar(console, TaskProgressColumn())
+    bar.add_task("training", total=1.0)
+    with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, bar:
+        while progress < 1:
+            rate = learning_rate(training, progress)
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            torch.manual_seed(_mixed(seed, position.step, workers.rank))
+            upload = next(uploads)
+            stepper(upload)
+            workers.sum(stepper.gradient)
+            _clip(stepper.gradient, training.clip_norm)
+            optimiser.step()
+            losses[position.step % training.log_every] = stepper.loss
+            position.step += 1
+            position.tokens += upload.tokens
+            position.seconds = time.monotonic() - began
+            progress = spent()
+            # The first steps are slow, so a budget in minutes is judged a little later.
+            if not speed_checked and (progress >= 0.1 or position.seconds - start.seconds >= 20):
+                speed_checked = True
+                if warning := budget.warning(position.tokens / progress, train_text.predictions):
+                    print_line(console, warning, style="yellow")
+            if progress >= 1 or any(_due(every, position.step) for every in intervals):
+                workers.sum(losses)
+                n = position.step - logged.step
+                recent = losses.roll(-(position.step % training.log_every))[-n:].tolist()  # waits for the device
+                losses.zero_()
+                position.seconds = time.monotonic() - began
+                progress = spent()
+                last = progress >= 1
+                _check(recent, position, rate)
+                evaluates = sample is not None and (last or _due(training.evaluate_every, position.step))
+                measured = objective.measure(model, sample, dtype) if sample is not None and evaluates else None
+                check_finite(objective, measured, f"held-out text at step {position.step}")
+                saves = last or _due(training.checkpoint_every, position.step)
+                if saves:
+                    _check_weights(model, position)
+                if workers.first:
+                    row = {
+                        "step": position.step,
+                        "tokens": position.tokens,
+                        "seconds": position.seconds,
+                        "loss": sum(recent) / n,
+                        "learning_rate": rate,
+                        "tokens_per_second": (position.tokens - logged.tokens)
+                        / max(position.seconds - logged.seconds, 1e-9),
+                        **{name: measured[name] if measured else None for name in objective.columns},
+                    }
+                    folder.log(row)
+                    state = f"step {row['step']:,}  loss {row['loss']:.3f}  {row['tokens_per_second']:,.0f} tokens/s"
+                    bar.update(bar.task_ids[0], completed=progress, description=state)
+                    if measured or last:
+                        held = f"  held-out {objective.brief(measured)}" if measured else ""
+                        done = f"{100 * min(progress, 1):5.1f} %  {state}  {position.seconds:,.0f} s{held}"
+                        print_line(console, done)
+                    if watch is not None:
+                        watch(row)
+                    if saves:
+                        folder.save(model, optimiser, position)
+                logged = replace(position)
+    return position
+
+
+def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
+    """Yields the batches from a step on, prepared ahead by threads."""
+
+    def prepare(step: int) -> Upload:
+        offset = float(np.random.default_rng((seed, 1, step)).random())
+        return Upload.of(batcher(step), offset, pin)
+
+    with ThreadPoolExecutor(PREPARERS) as pool:
+        yield from ahead(pool, prepare, count(first), PREPARED)
+
+
+def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
+    """Compiles and captures frequent shapes before the clock starts; the weights do not change."""
+    began = time.monotonic()
+    wanted = set(batcher.plan.steps[:40])
+    for step in range(min(len(batcher.plan), 400)):
+        steps, _, _ = batcher.plan.batch(step)
+        if steps in wanted:
+            upload = Upload.of(batcher(step), 0.5, pin=False)
+            if upload.profile == batcher.profile:
+                stepper(upload)
+                wanted.remove(steps)
+    torch.cuda.synchronize()
+    print_line(console, f"compiled and captured in {time.monotonic() - began:.0f} s")
+
+
+def _mixed(seed: int, step: int, rank: int) -> int:
+    """One random seed from all three."""
+    return int(np.random.SeedSequence((seed, 2, step, rank)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _clip(gradient: torch.Tensor, bound: float) -> None:
+    """Scales a gradient down to a maximal norm without waiting for the device."""
+    gradient.mul_((bound / (gradient.norm() + 1e-6)).clamp(max=1.0))
+
+
+def _sample(text: Text, n: int) -> Text:
+    """The first n sentences of a text."""
+    offsets = text.sentences.offsets[: n + 1]
+    return replace(text, sentences=Sentences(text.sentences.tokens[: offsets[-1]], offsets))
+
+
+def _due(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _check(losses: list[float], position: Position, rate: float) -> None:
+    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if bad is not None:
+        step = position.step - len(losses) + bad
+        earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
+        raise InputError(
+            f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). "
+            f"The last checkpoint is from before that step. {REMEDY}"
+        )
+
+
+def _check_weights(model: LanguageModel, position: Position) -> None:
+    """Rejects NaN and infinite weights: a step can produce them although its loss is finite."""
+    bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
+    if bad is not None:
+        raise InputError(
+            f"{bad} has NaN or infinite values after step {position.step}; no checkpoint of them is written. {REMEDY}"
+        )
+
+
+def check_finite(objective: Objective, measured: Measured | None, of: str) -> None:
+    """Rejects a held-out value that is NaN or infinite."""
+    for value in (measured[name] for name in objective.columns if measured):
+        if not math.isfinite(value):
+            raise InputError(f"the {objective.kind} of {of} is {value}. {REMEDY}")

@@ -1,0 +1,198 @@
+"""Exports: both formats give the layers of the trained model, the output layer fits its size limit, names are found."""
+
+import json
+
+import h5py
+import pytest
+import torch
+
+from elmo import load_bilm, names
+from elmo.bilm.recurrence import lstm_layers
+from elmo.common.errors import InputError
+from elmo.pretrain import export as export_module
+from elmo.pretrain.batches import BatchPlan, JoinedBatcher, text_of_words
+from elmo.pretrain.corpus.token_store import SPECIALS
+from elmo.pretrain.export import Output, export, load_model, load_output, save_output, softmax_folder
+from elmo.pretrain.language_model import LanguageModel, OutputLayer, word_vectors
+from elmo.pretrain.settings import Model
+from tests.elmo.pretrain.training_text import TINY
+
+VOCABULARY = [*SPECIALS, "we", "play", "包袱"]
+SENTENCES = [["we", "play", "unheard-of", "games"], ["包袱"]]
+
+
+@pytest.fixture
+def model():
+    return LanguageModel.random(Model(**TINY).options("char", []), len(VOCABULARY), seed=4)
+
+
+def layers_of(model, sentences):
+    """The training model's own layers, (layers, tokens, dim) for each sentence."""
+    text = text_of_words(sentences, VOCABULARY, 50)
+    plan = BatchPlan(text.sentences, 4096, seed=None)
+    assert len(plan) == 1
+    batch, (_, _, chosen) = JoinedBatcher(plan, text.spelling, text.n_targets)(0), plan.batch(0)
+    with torch.no_grad():
+        spelled = torch.from_numpy(text.spelling.ids[batch.types])
+        vectors = word_vectors(model.core, torch.from_numpy(batch.types), spelled, batch.profile, torch.float32)
+        layers = lstm_layers(model.core, vectors, torch.from_numpy(batch.inputs))
+    found = {}
+    for row, number in enumerate(chosen.tolist()):
+        n = len(sentences[number])
+        found[number] = torch.stack(
+            [torch.cat([layer[0, 1 : n + 1, row], layer[1, 1 : n + 1, row].flip(0)], dim=1) for layer in layers]
+        )
+    return [found[number] for number in range(len(sentences))]
+
+
+def test_both_formats_give_the_layers_of_the_model_in_training(model, tmp_path):
+    folder = export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    assert folder == tmp_path / "export" / "tiny"
+    for name, bound in (("bilm-tf", 1e-5), ("tiny", 2e-3)):  # single and half precision
+        bilm = load_bilm(tmp_path / "export" / name)
+        for found, wanted in zip(bilm.layers(SENTENCES).unbind(1), layers_of(model, SENTENCES), strict=True):
+            torch.testing.assert_close(found[1:, : wanted.shape[1]], wanted, atol=bound, rtol=0)
+
+
+def test_int8_rounds_the_file_for_load_bilm_only(model, tmp_path):
+    export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "float16", "tiny")
+    export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "int8", "tiny", weights="int8")
+    exact = model.core.state_dict()
+    with h5py.File(tmp_path / "int8" / "bilm-tf" / "weights.hdf5") as file:
+        assert file["char_embed"].dtype == file["CNN/W_cnn_0"].dtype == "float32"
+    for name, tensor in load_bilm(tmp_path / "int8" / "bilm-tf").state_dict().items():
+        assert torch.equal(tensor, exact[name]), name
+    name = "directions.0.1.weight"
+    error = (load_bilm(tmp_path / "int8" / "tiny").state_dict()[name] - exact[name]).abs()
+    step = exact[name].abs().amax(dim=1, keepdim=True) / 127
+    assert (error <= 0.5001 * step).all()
+    assert error.max() > 0.4 * step.min()
+    before, after = ((tmp_path / kind / "tiny" / "weights.safetensors").stat().st_size for kind in ("float16", "int8"))
+    assert after < before
+
+
+def test_the_options_keep_both_clip_keys_for_other_readers(model, tmp_path):
+    export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    for name in ("tiny", "bilm-tf"):
+        options = json.loads((tmp_path / "export" / name / "options.json").read_text())
+        assert options["lstm"]["cell_clip"] is None
+        assert options["lstm"]["proj_clip"] is None
+        assert options["lstm"]["use_skip_connections"] is True
+        assert options["char_cnn"]["n_characters"] == 262
+
+
+def test_the_hdf5_file_is_laid_out_as_bilm_tf_writes_it(model, tmp_path):
+    export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    with h5py.File(tmp_path / "export" / "bilm-tf" / "weights.hdf5") as file:
+        assert file["char_embed"].shape == (261, TINY["char_dim"])
+        cell = file["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"]
+        assert {name: cell[name].shape for name in cell} == {"W_0": (16, 64), "B": (64,), "W_P_0": (16, 8)}
+
+
+def test_an_export_replaces_an_earlier_one(model, tmp_path):
+    (tmp_path / "export" / "left-over").mkdir(parents=True)
+    export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
+    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == ["bilm-tf", "tiny", "tiny-softmax"]
+
+
+def test_a_saved_output_layer_loads_with_small_rounding_errors(tmp_path):
+    torch.manual_seed(0)
+    layer = OutputLayer(50, 16)
+    torch.nn.init.normal_(layer.weight)
+    torch.nn.init.normal_(layer.bias)
+    words = [*SPECIALS, *(f"w{i}" for i in range(46)), "包袱"]
+    save_output(Output(layer, words, "whitespace"), tmp_path)
+    found = load_output(tmp_path)
+    assert (found.vocabulary, found.tokenise) == (words, "whitespace")
+    step = layer.weight.detach().abs().amax(dim=1, keepdim=True) / 127
+    assert ((found.layer.weight - layer.weight).abs() <= 0.51 * step).all()
+    torch.testing.assert_close(found.layer.bias, layer.bias, atol=2e-3, rtol=0)
+
+
+def test_an_output_layer_in_another_file_is_not_read(tmp_path):
+    words = [*SPECIALS, *(f"w{i}" for i in range(47))]
+    save_output(Output(OutputLayer(50, 16), words, "ptb"), tmp_path)
+    (tmp_path / "secret").write_bytes(bytes(100))
+    with h5py.File(tmp_path / "output.hdf5", "a") as file:
+        shape, kind = file["bias"].shape, file["bias"].dtype
+        del file["bias"]
+        file.create_dataset("bias", shape, kind, external=[(str(tmp_path / "secret"), 0, h5py.h5f.UNLIMITED)])
+    with pytest.raises(InputError, match=r"/bias: expected its values in this file"):
+        load_output(tmp_path)
+
+
+def test_a_size_limit_costs_precision_of_rare_words_first(tmp_path):
+    torch.manual_seed(0)
+    layer = OutputLayer(20_000, 32)
+    torch.nn.init.normal_(layer.weight)
+    words = [*SPECIALS, *(f"w{i}" for i in range(19_997))]
+    save_output(Output(layer, words, "ptb"), tmp_path / "all")
+    whole = sum(path.stat().st_size for path in (tmp_path / "all").iterdir())
+    save_output(Output(layer, words, "ptb"), tmp_path / "less", most_bytes=whole * 3 // 4)
+    assert sum(path.stat().st_size for path in (tmp_path / "less").iterdir()) <= whole * 3 // 4
+    error = (load_output(tmp_path / "less").layer.weight - layer.weight).detach().norm(dim=1)
+    assert error[:1000].mean() < 0.5 * error[-1000:].mean() < 2.0
+
+
+def test_the_limit_is_met_with_the_finest_rounding_that_fits(tmp_path, monkeypatch):
+    """Bisection against trying every choice, for several limits; without a limit no size is estimated."""
+    torch.manual_seed(1)
+    weight = torch.randn(1500, 64)
+    sizes = {}
+    fine = len(weight)
+    while fine > 1:
+        ranks = torch.arange(1, len(weight) + 1)
+        levels = (127 * (fine / ranks).sqrt()).round().clamp(2, 127)
+        sizes[fine] = (export_module._estimated(weight, levels), levels)
+        fine = fine * 7 // 8
+    coarsest, finest = min(size for size, _ in sizes.values()), sizes[len(weight)][0]
+    for limit in (finest, *range(coarsest, finest, (finest - coarsest) // 6)):
+        wanted = next(levels for size, levels in sizes.values() if size <= limit)
+        assert torch.equal(export_module._fitting(weight, limit), wanted)
+    assert export_module._fitting(weight, 0)[1:].max() < 127
+
+    def estimated(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(export_module, "_estimated", estimated)
+    save_output(Output(OutputLayer(50, 16), [*SPECIALS, *map(str, range(47))], "ptb"), tmp_path)
+
+
+@pytest.mark.parametrize("weights", [".", "weights.safetensors", "inner/.."])
+def test_the_output_layer_of_a_model_in_the_current_folder_is_found(model, tmp_path, monkeypatch, weights):
+    folder = export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    (folder / "inner").mkdir()
+    monkeypatch.chdir(folder)
+    assert load_model(weights)[1].vocabulary == VOCABULARY
+
+
+def test_damaged_and_missing_output_layers_are_reported(model, tmp_path):
+    folder = export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    softmax = softmax_folder(folder)
+    assert softmax == softmax_folder(folder / "weights.safetensors") == tmp_path / "export" / "tiny-softmax"
+    (softmax / "output.hdf5").write_bytes(b"cut")
+    with pytest.raises(InputError, match="damaged"):
+        load_model(folder)
+    (softmax / "output.hdf5").unlink()
+    with pytest.raises(InputError, match=r"found no output\.hdf5"):
+        load_model(folder)
+    (softmax / "vocabulary.txt.gz").unlink()
+    with pytest.raises(InputError, match=r"found no vocabulary\.txt\.gz"):
+        load_model(folder)
+
+
+def test_a_shipped_biLM_is_found_by_its_name_unless_a_path_has_it(model, tmp_path, monkeypatch):  # noqa: N802
+    monkeypatch.setattr(names, "SHIPPED", tmp_path / "export")
+    export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
+    assert load_bilm("tiny").fingerprint() == load_bilm(tmp_path / "export" / "tiny").fingerprint()
+    assert names.shipped_names() == ["bilm-tf", "tiny"]
+    assert load_model("tiny")[1].vocabulary == VOCABULARY
+    with pytest.raises(InputError, match=r"huge: no such weights.*shipped: bilm-tf, tiny"):
+        load_bilm("huge")
+    with pytest.raises(InputError, match=r"bilm-tf-softmax: .*other weights\. Shipped with an output layer: tiny$"):
+        load_model("bilm-tf")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny").mkdir()
+    with pytest.raises(InputError, match="expected exactly one"):
+        load_bilm("tiny")

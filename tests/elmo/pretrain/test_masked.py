@@ -1,0 +1,271 @@
+"""Whole runs with objective=masked on generated text, what is masked, and the masked loss by its definition."""
+
+from dataclasses import replace
+
+import hydra
+import numpy as np
+import pytest
+import torch
+
+from elmo import Bilm, MaskedLm, load_masked
+from elmo.common.errors import InputError
+from elmo.pretrain import objective as objective_module
+from elmo.pretrain import perplexity as command
+from elmo.pretrain import train as train_module
+from elmo.pretrain.__main__ import settings_of
+from elmo.pretrain.batches import IGNORED, BatchPlan, MaskedBatcher, text_of_words
+from elmo.pretrain.corpus.token_store import END, SPECIALS, START
+from elmo.pretrain.export import Output, export, load_model
+from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.objective import OBJECTIVES
+from elmo.pretrain.run import pretrain
+from elmo.pretrain.settings import Budget, Masked, Settings
+from elmo.pretrain.step import Stepper, Upload
+from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
+from tests.elmo.pretrain.training_text import QUIET, run_in_two_processes, settings
+from tests.elmo.sources.naive_masked import OPTIONS, naive_layers
+
+VOCABULARY = [*SPECIALS, *(f"w{i}" for i in range(40))]
+MASKED = OBJECTIVES["masked"]
+SHAPE = Masked(dim=16, n_layers=2, n_heads=2, feedforward_dim=32)
+
+
+def masked_settings(text, out, steps=40, **more):
+    more = {"objective": "masked", "masked": SHAPE} | more
+    return settings(text, out, steps, training=more.pop("training", None), **more)
+
+
+def batches_of(sentences, tokens=512, **more):
+    text = text_of_words(sentences, VOCABULARY, 50)
+    plan = BatchPlan(text.sentences, tokens, seed=1, marks=2)
+    return MaskedBatcher(plan, text.spelling, text.n_targets, **more)
+
+
+def drawn_words(count, draw):
+    return [f"w{number}" for number in draw.integers(0, 45, count)]  # some are outside the vocabulary
+
+
+def test_masked_shares_by_enumeration():
+    draw = np.random.default_rng(0)
+    batcher = batches_of([drawn_words(int(n), draw) for n in draw.integers(1, 40, 300)], seed=5)
+    counts = {"words": 0, "chosen": 0, "masked": 0, "replaced": 0, "kept": 0}
+    for step in range(2 * len(batcher.plan)):  # two epochs
+        batch, share = batcher(step), batcher.share(step)
+        n_types, width = len(batch.types), batch.inputs.shape[1]
+        chosen = [(p, t) for p, t in zip(batch.places.tolist(), batch.targets.tolist(), strict=True) if t != IGNORED]
+        assert len({place for place, _ in chosen}) == len(chosen) == batch.predictions
+        assert len(batch.targets) == batcher.most_predictions(batch.inputs.size)
+        read = np.append(batch.types, [-1, -2])[batch.inputs]
+        for row, (start, length) in enumerate(zip(share.starts, share.lengths.clip(min=0), strict=True)):
+            own = batcher.plan.sentences.tokens[start : start + length].astype(int)
+            counts["words"] += length
+            assert (read[row, 0], read[row, length + 1]) == (START, END)
+            assert (batch.inputs[row, length + 2 :] == n_types + 1).all()
+            mine = {place % width - 1: target for place, target in chosen if place // width == row}
+            for at, word in enumerate(own):
+                seen = read[row, at + 1]
+                if at not in mine:
+                    assert seen == word
+                    continue
+                assert mine[at] == (word if word < len(VOCABULARY) else SPECIALS.index("<UNK>"))
+                kind = "masked" if seen == -1 else "kept" if seen == word else "replaced"
+                assert kind != "replaced" or len(SPECIALS) <= seen < len(VOCABULARY)
+                counts["chosen"] += 1
+                counts[kind] += 1
+    assert counts["words"] == 2 * len(batcher.plan.sentences.tokens)
+    for kind, share, of in (("chosen", 0.15, "words"), ("masked", 0.8, "chosen"), ("replaced", 0.1, "chosen")):
+        assert counts[kind] / counts[of] == pytest.approx(share, abs=0.01), kind
+
+
+def test_the_choice_is_drawn_by_seed_step_and_process():
+    sentences = [drawn_words(20, np.random.default_rng(n)) for n in range(20)]
+    first, again, other = (batches_of(sentences, seed=seed) for seed in (1, 1, 2))
+    assert (first(0).inputs == again(0).inputs).all()
+    assert (first(0).targets == again(0).targets).all()
+    assert (first(0).places != other(0).places).any()
+    assert (first(0).places != first(len(first.plan)).places).any()  # the next epoch
+    shares = [replace(first, rank=rank, world=3)(0) for rank in range(3)]
+    assert {share.predictions for share in shares} == {sum((share.targets != IGNORED).sum() for share in shares)}
+    assert {share.tokens for share in shares} == {first(0).tokens}
+
+
+@torch.no_grad()
+def test_the_masked_loss_equals_its_definition_word_by_word(monkeypatch):
+    model = LanguageModel.random(OPTIONS, len(VOCABULARY), seed=3)
+    draw = np.random.default_rng(1)
+    sentences = [drawn_words(n, draw) for n in (9, 1, 3, 16, 9)]
+    total = 0.0
+    for sentence in sentences:
+        for first in range(7):
+            vectors = model.core.encoder.encode_words(["<S>", *sentence, "</S>"])
+            masked = range(first, len(sentence), 7)
+            vectors[[at + 1 for at in masked]] = model.core.mask
+            hidden = model.core.head(naive_layers(model.core, vectors)[-1])
+            for at in masked:
+                number = VOCABULARY.index(sentence[at] if sentence[at] in VOCABULARY else "<UNK>")
+                total -= float(torch.log_softmax(model.output.weight @ hidden[at + 1] + model.output.bias, 0)[number])
+    text = text_of_words(sentences, VOCABULARY, 50)
+    for at_once in (16_384, 12):
+        monkeypatch.setattr(objective_module, "TOKENS_AT_ONCE", at_once)
+        found = MASKED.measure(model, text)
+        assert found["tokens"] == 38
+        assert found["masked_loss"] == pytest.approx(total / 38, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def finished(text, tmp_path_factory):
+    """A run of 40 steps."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    pretrain(masked_settings(text, out), ["out=DIR"], QUIET)
+    return out
+
+
+def test_a_small_text_can_be_learned():
+    """Each sentence is decided by any of its words, so that nothing is left to guess."""
+    sentences = [sentence.split() for sentence in ("Anna plays chess .", "Ben reads novels !", "we eat bread ?")]
+    words = [*SPECIALS, *sorted({word for sentence in sentences for word in sentence})]
+    text = text_of_words(sentences * 16, words, 50)
+    plan = BatchPlan(text.sentences, 8 * len(text.sentences), seed=1, marks=2)
+    batcher = MaskedBatcher(plan, text.spelling, text.n_targets, chosen=0.25)
+    model = LanguageModel.random(replace(OPTIONS, output_dim=12), len(words), seed=1)
+    stepper = Stepper(model, text.spelling, len(words), 0.0, torch.float32)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(80):
+        stepper(Upload.of(batcher(step), 0.5, pin=False))
+        optimiser.step()
+    assert MASKED.measure(model, text)["masked_loss"] < 0.1
+
+
+def test_a_run_reports_masked_loss_and_never_perplexity(finished, capsys):
+    rows = curve_of(finished)
+    assert float(rows[-1]["loss"]) < 0.9 * float(rows[0]["loss"])
+    assert [row["step"] for row in rows if row["masked_loss"]] == ["20", "40"]
+    assert "forward" not in rows[0]
+    assert float(rows[0]["tokens_per_second"]) > 0
+    summary = summary_of(finished)
+    card = card_of(finished)
+    assert card.startswith("# masked LM tiny\n\nTransformer 16/32, 2 layers of 2 heads, 15% of the words chosen")
+    assert f"| these files | {summary['masked_loss']['exported']['masked_loss']:.3f} |" in card
+    assert "perplexity" not in card
+    assert "perplexity" not in summary
+    exported = finished / "export" / "tiny"
+    assert command.main([str(finished / "store"), "--weights", str(exported), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"masked loss nats a word {summary['masked_loss']['exported']['masked_loss']:.3f}, exp")
+
+
+def test_a_stopped_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(text, finished, tmp_path, monkeypatch):
+    same = masked_settings(text, tmp_path / "out", store=str(finished / "store"))
+    real, steps = train_module.Stepper.__call__, []
+
+    def stop_at_25(stepper, upload):
+        steps.append(upload)
+        if len(steps) == 25:
+            raise KeyboardInterrupt
+        real(stepper, upload)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module.Stepper, "__call__", stop_at_25)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(same, [], QUIET)
+    assert checkpoint_of(tmp_path / "out")["position"]["step"] == 20
+    pretrain(same, [], QUIET)
+    uninterrupted = checkpoint_of(finished)["model"]
+    for name, tensor in checkpoint_of(tmp_path / "out")["model"].items():
+        assert torch.equal(tensor, uninterrupted[name]), name
+
+
+def test_the_exported_files_give_the_layers_of_the_trained_model(finished, tmp_path):
+    trained = load_masked(finished / "export" / "tiny")
+    model = LanguageModel(trained, load_model(finished / "export" / "tiny")[1].layer)
+    model.load_state_dict(checkpoint_of(finished)["model"])
+    sentences = [["Anna", "plays", "Name3"], ["chess"]]
+    wanted = model.core.token_layers(sentences)
+    for precision, bound in (("float32", 0.0), ("float16", 1e-2), ("int8", 0.2)):
+        words = load_model(finished / "export" / "tiny")[1].vocabulary
+        output = Output(model.output, words, "whitespace")
+        folder = export(model.core, output, tmp_path / precision, "again", weights=precision)
+        assert sorted(path.name for path in (tmp_path / precision).iterdir()) == ["again", "again-softmax"]
+        assert (load_masked(folder).token_layers(sentences) - wanted).abs().max() <= bound
+
+
+def test_given_weights_continue_and_those_of_the_other_objective_are_refused(finished, text, tmp_path):
+    init = str(finished / "export" / "tiny")
+    pretrain(masked_settings(text, tmp_path / "more", 5, init=init, store=str(finished / "store")), [], QUIET)
+    measured = summary_of(tmp_path / "more")["masked_loss"]
+    first = summary_of(finished)["masked_loss"]
+    assert measured["before"]["masked_loss"] == pytest.approx(first["exported"]["masked_loss"], rel=1e-4)
+    options = OBJECTIVES["bilm"].options(masked_settings(text, tmp_path), VOCABULARY)
+    bilm = LanguageModel.random(options, len(VOCABULARY), seed=1)
+    softmax = Output(bilm.output, VOCABULARY, "whitespace")
+    other = str(export(bilm.core, softmax, tmp_path / "bilm", "tiny"))
+    for objective, given in (("bilm", init), ("masked", other)):
+        wrong = settings(text, tmp_path / "wrong", 5, init=given, objective=objective)
+        with pytest.raises(InputError, match=f"init=.*expected a .*since objective={objective}, found another model"):
+            pretrain(wrong, [], QUIET)
+
+
+@pytest.mark.parametrize("kind", ["word", "both"])
+def test_words_and_words_with_characters_train_and_load_again(kind, text, finished, tmp_path):
+    shape = {"word_dim": 20, "char_output_dim": 10}
+    store = str(finished / "store")
+    pretrain(masked_settings(text, tmp_path / "out", 3, model=shape, input=kind, store=store), [], QUIET)
+    model = load_masked(tmp_path / "out" / "export" / "tiny")
+    unknown, other = (model.token_layers([[word]])[0, 0] for word in ("Zoltan", "Xaver"))
+    assert torch.equal(unknown, other) == (kind == "word")
+
+
+PARALLEL = """
+import sys
+from pathlib import Path
+from tests.elmo.pretrain.test_masked import masked_settings
+from tests.elmo.pretrain.training_text import QUIET
+from elmo.pretrain.run import pretrain
+
+training = {"batch_tokens": 128, "dropout": 0.0}
+pretrain(masked_settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), [], QUIET)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(text, tmp_path, repository):
+    run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
+    losses = [float(row["loss"]) for row in curve_of(tmp_path / "two")]
+    assert losses[-1] < losses[0] < 4.5  # log of 43 words is 3.8: a loss summed twice would be 7.6
+
+
+@pytest.mark.parametrize("size", ["tiny", "classroom", "small", "medium", "original"])
+def test_both_objectives_have_about_as_many_parameters_in_each_size(size):
+    with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
+        composed = settings_of(hydra.compose("config", [f"size={size}", "objective=masked"]))
+    assert composed.objective == "masked"
+    bilm, masked = (objective.options(composed, VOCABULARY) for objective in OBJECTIVES.values())
+    with torch.device("meta"):
+        counts = [sum(item.numel() for item in core.parameters()) for core in (Bilm(bilm), MaskedLm(masked))]
+    assert counts[1] == pytest.approx(counts[0], rel=0.02)
+    assert masked.output_dim == bilm.projection_dim
+    assert masked.dim == 2 * bilm.projection_dim or size == "classroom"
+
+
+def test_runs_of_a_bilm_keep_their_identity_from_before_there_was_a_choice():
+    names = Settings(budget=Budget(steps=1)).identity()
+    assert not [name for name in names if name.startswith(("objective", "masked"))]
+    masked = Settings(objective="masked").identity()
+    assert (masked["objective"], masked["masked.chosen"]) == ("masked", 0.15)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Masked(chosen=0.0), "masked.chosen: expected above 0 and below 1, found 0.0"),
+        (lambda: Masked(dim=0), "masked.dim: expected at least 1, found 0"),
+        (lambda: Settings(objective="masked", max_tokens=1), "max_tokens: expected at least 2, found 1"),
+        (lambda: Settings(objective="next"), "objective: expected bilm or masked, found 'next'"),
+        (lambda: Masked(n_heads=0), "masked.n_heads: expected at least 1, found 0"),
+        (lambda: Masked(n_layers=101), "masked.n_layers: expected at most 100, found 101"),
+        (lambda: Masked(n_heads=7), r"masked.dim: expected a multiple of 2 x n_heads \(14\)"),
+    ],
+)
+def test_settings_out_of_range_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
