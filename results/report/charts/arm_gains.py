@@ -169,12 +169,12 @@ def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing:
     warned = {
         f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings
     }
-    notes += [
-        f"{table.titles[group.features]}, {line.title}: {group.old_recipe}, an older one of the task."
-        for line in lines
-        for group in line.runs.groups
-        if group.old_recipe
-    ]
+    for line in lines:
+        recipes = {group.features: group.old_recipe for group in line.runs.groups}
+        for recipe in sorted(set(recipes.values()) - {""}):
+            arms = [table.titles[arm] for arm, own in recipes.items() if own == recipe]
+            which = "" if len(arms) == len(recipes) else f", {', '.join(arms)}"
+            notes.append(f"{line.title}{which}: {recipe}, an older one of the task.")
     return [*notes, *sorted(warned), *([f"Without runs: {', '.join(missing)}."] if missing else [])]
 
 

@@ -122,7 +122,7 @@ def test_an_older_recipe_is_below_the_plots(figure, monkeypatch):
     monkeypatch.setattr(Group, "old_recipe", "recipe 1")
     found = texts(figure())
     assert "60.0" in found
-    assert any(text.startswith("words, NER, WNUT-17: recipe 1") for text in found)
+    assert any(text.startswith("NER, WNUT-17: recipe 1") for text in found)
 
 
 def scale_of(drawn):
