@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.elmo.common.libraries import forget_libraries
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; the commands that tests start inherit it
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -41,16 +39,6 @@ def reference(shared: Path) -> Path:
     if not folder.is_dir():
         pytest.skip("needs shared/reference/bilm-tf next to the checkout")
     return folder
-
-
-@pytest.fixture
-def library_cache(monkeypatch, tmp_path):
-    """The cache folder of compiled libraries, empty, as in a new process."""
-    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    forget_libraries()
-    yield tmp_path / "cache"
-    forget_libraries()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests import line_counts
 
 HOUSES = ("elmo", "tasks", "results", "tests")
 ONLY_TESTS = {"benchmarks", "cluster", "fuzz"}  # folders of tests/ that mirror nothing
-OPTIONAL = {Path("elmo/kernels"), Path("tasks/kernels")}  # may be deleted
+OPTIONAL = {Path("elmo/kernels")}  # may be deleted
 
 
 def folders_of(repository, house):

@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNELS = ("elmo/kernels", "tasks/kernels")
+KERNELS = "elmo/kernels"
 FAST = "not integration and not slow and not gpu and not cluster"
 TESTS = (
-    *("tests/elmo/kernels", "tests/tasks/kernels"),  # skipped, each with its reason
+    "tests/elmo/kernels",  # skipped, each with its reason
     *(f"tests/elmo/bilm/test_{name}.py" for name in ("fast", "encoder", "lstm", "lstm_on_gpu", "model")),
     *("tests/elmo/store/test_cached_layers.py", "tests/elmo/store/test_store.py"),
     "tests/elmo/pretrain/model/test_language_model.py",
@@ -32,7 +32,7 @@ sys.meta_path = [finder for finder in sys.meta_path if "editable" not in getattr
 """
 ABSENT = """\
 from importlib.util import find_spec
-assert find_spec("elmo.kernels") is None and find_spec("tasks.kernels") is None, "the kernels are still found"
+assert find_spec("elmo.kernels") is None, "the kernels are still found"
 """
 
 
@@ -45,8 +45,7 @@ def main() -> int:
         copy = Path(scratch) / "checkout"
         left_out = (".git", ".venv*", ".*_cache", "__pycache__", "*.egg-info", "build", "runs")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*left_out))
-        for folder in KERNELS:
-            shutil.rmtree(copy / folder)
+        shutil.rmtree(copy / KERNELS)
         (copy / "sitecustomize.py").write_text(NO_FINDER, encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(copy)}
         for command in (["-c", ABSENT], ["-m", "pytest", "-n", "2", "-m", FAST, *tests]):

@@ -104,7 +104,7 @@ class CharacterEncoder(nn.Module):
         found = torch.cat(side_by_side(jobs) if in_threads else [job() for job in jobs])
         return found.index_select(0, upload(np.argsort(by_length), device))
 
-    def _converted(self, compiled: fast.Kernel) -> fast.EncoderPanels:
+    def _converted(self, compiled: fast.CompiledBilm) -> fast.EncoderPanels:
         """The weights in the layout of the compiled functions."""
         convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
         highways = [(one.carry, one.transform) for one in cast(Iterable[Highway], self.highways)]

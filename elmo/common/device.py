@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -139,6 +140,16 @@ def recurrences_in_single_precision() -> Iterator[None]:
         yield
     finally:
         setattr(settings, name, before)
+
+
+def processor() -> list[str]:
+    """The model and instruction sets of the processor: machines of different kinds may share a home folder."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return [platform.processor()]
+    wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
+    return sorted({line for line in lines if line.startswith(wanted)})
 
 
 @cache

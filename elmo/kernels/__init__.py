@@ -1,1 +1,1 @@
-"""Faster implementations of the biLM: C on a CPU, Triton on a GPU."""
+"""Optional speed: C for a CPU and Triton for a GPU. Without this folder torch computes the same, slower."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from elmo.bilm.fast import compiled
-from elmo.common.c_library import processor
+from elmo.common.device import processor
 from elmo.common.errors import InputError
 
 # Of the length of a token's vector. Other kernels, batches and threads gave 5e-6 with trained weights. On a GPU,

@@ -1,4 +1,4 @@
-"""Access to tasks.kernels: faster forms of the loops in tasks.modules. No other file imports that folder.
+"""Selects faster forms of the loops in tasks.modules, from elmo.kernels.
 
 Plain torch defines what the loops compute. It is used, and is slower, where the folder, a C compiler or Triton is
 missing.
@@ -6,21 +6,16 @@ missing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
 from elmo.bilm import pointwise_in_torch
 from elmo.bilm.fast import compiled as bilm_in_c
-from elmo.bilm.fast import pointwise
+from elmo.bilm.fast import kernel_module, pointwise
 from tasks.modules.packing import Packing
-
-_log = logging.getLogger(__name__)
 
 
 class Loops(Protocol):
@@ -92,14 +87,14 @@ class Walks(Protocol):
 def fast_loops(x: Tensor) -> Loops | None:
     """A faster form of `recurrence_in_torch` for a tensor's device and type, or None."""
     if x.device.type == "cuda":
-        return _kernels("recurrence_in_triton")  # type: ignore[no-any-return]
-    compiled = _kernels("recurrence_in_c")
-    return None if compiled is None else compiled.compiled_loops(x)
+        return cast(Loops | None, kernel_module("recurrence_in_triton"))
+    in_c = kernel_module("in_c")
+    return None if in_c is None else cast(Loops | None, in_c.loops(x))
 
 
 def fast_walks(x: Tensor) -> Walks | None:
     """A faster form of `crf_in_torch` for a tensor's device, or None."""
-    return _kernels("crf_in_triton") if x.device.type == "cuda" else None
+    return cast(Walks | None, kernel_module("crf_in_triton")) if x.device.type == "cuda" else None
 
 
 def kernels_for(device: torch.device) -> str:
@@ -108,13 +103,3 @@ def kernels_for(device: torch.device) -> str:
     fast = "Triton" if device.type == "cuda" else "C"
     bilm = bilm_in_c(x) is not None or pointwise(device) is not pointwise_in_torch
     return " and ".join(sorted({fast if found else "torch" for found in (fast_loops(x) is not None, bilm)}))
-
-
-@cache
-def _kernels(name: str) -> Any:  # noqa: ANN401 (a module)
-    """A module of tasks.kernels, or None, with one line in the log, if it cannot be imported."""
-    try:
-        return import_module(f"tasks.kernels.{name}")
-    except ImportError as error:
-        _log.warning("tasks.kernels.%s is not available, torch is used, which is slower: %s", name, error)
-        return None

@@ -13,7 +13,7 @@ from torch import Tensor
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import fast
 from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
-from elmo.common.c_library import SWITCH
+from elmo.kernels.c_library import SWITCH
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
 from tests.benchmarks.bilm_gpu import cudnn_layers

@@ -14,9 +14,9 @@ def _without_kernels(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("elmo.kernels")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "elmo.kernels", None)  # importing it raises ImportError
-    fast._optional.cache_clear()
+    fast.kernel_module.cache_clear()
     yield
-    fast._optional.cache_clear()
+    fast.kernel_module.cache_clear()
 
 
 @pytest.mark.usefixtures("_without_kernels")
@@ -27,7 +27,7 @@ def test_layers_without_the_folder_equal_those_in_double_precision(monkeypatch, 
     assert fast.compiled() is None
     torch.testing.assert_close(layers.double(), bilm.double().token_layers(sentences), atol=1e-5, rtol=1e-4)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "torch alone, which is slower" in caplog.text
+    assert "torch is used, which is slower" in caplog.text
 
 
 @pytest.mark.usefixtures("_without_kernels")

@@ -63,7 +63,7 @@ def test_a_pair_equals_two_lstms(clips, cudnn, gates_ahead, monkeypatch):
 INTERPRETED = """
 import torch
 from elmo.bilm import lstm_on_gpu as lstm_pair
-from elmo.kernels.gpu import pointwise_in_triton as in_triton
+from elmo.kernels import pointwise_in_triton as in_triton
 from tests.elmo.bilm.test_lstm_on_gpu import CLIPS, compare
 
 in_triton.CELLS_AT_ONCE = 8  # two programs for a sentence

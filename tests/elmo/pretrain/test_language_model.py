@@ -208,7 +208,7 @@ def test_padding_for_a_captured_step_changes_no_gradient():
 TRITON = """
 import torch
 from elmo.bilm import pointwise_in_torch as in_torch
-from elmo.kernels.gpu import pointwise_in_triton as in_triton
+from elmo.kernels import pointwise_in_triton as in_triton
 
 in_triton.CELLS_AT_ONCE = 4  # two programs for a sentence
 

@@ -1,4 +1,4 @@
-"""Without tasks/kernels every module works, in plain torch."""
+"""Without elmo/kernels every module works, in plain torch."""
 
 import shutil
 import sys
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from elmo.common import c_library
+from elmo.bilm.fast import kernel_module
 from tasks.modules import crf_in_torch, fast, recurrence_in_torch
 from tasks.modules.crf import walks_for
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
@@ -17,12 +17,12 @@ from tasks.modules.recurrence import loops_for
 
 @pytest.fixture
 def _without_kernels(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("tasks.kernels")]:
+    for name in [name for name in sys.modules if name.startswith("elmo.kernels")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tasks.kernels", None)  # importing it raises ImportError
-    fast._kernels.cache_clear()
+    monkeypatch.setitem(sys.modules, "elmo.kernels", None)  # importing it raises ImportError
+    kernel_module.cache_clear()
     yield
-    fast._kernels.cache_clear()
+    kernel_module.cache_clear()
 
 
 @pytest.mark.usefixtures("_without_kernels")
@@ -47,9 +47,9 @@ def test_on_a_gpu_without_the_folder_torch_is_used():
     assert walks_for(OnGpu()) is crf_in_torch
 
 
-@pytest.mark.skipif(not any(map(shutil.which, c_library.COMPILERS)), reason="needs a C compiler")
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler")
 @pytest.mark.parametrize(("switch", "expected"), [("0", "torch"), ("1", "C")])
 def test_the_kernels_of_a_cpu_are_named(monkeypatch, switch, expected):
-    pytest.importorskip("tasks.kernels")
+    pytest.importorskip("elmo.kernels")
     monkeypatch.setenv("ELMO_KERNEL", switch)
     assert fast.kernels_for(torch.device("cpu")) == expected

@@ -16,11 +16,10 @@ from elmo.bilm import fast
 from elmo.bilm.encoder import CharacterEncoder
 from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from elmo.bilm.options import BilmOptions
-from elmo.common import c_library
-from tests.elmo.common.libraries import forget_libraries
 
-cpu = pytest.importorskip("elmo.kernels.cpu", reason="elmo/kernels is not there")
-kernel = cpu.kernel
+pytest.importorskip("elmo.kernels.in_c", reason="elmo/kernels is not there")
+from elmo.kernels import c_library
+from elmo.kernels.in_c import bilm as kernel
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, c_library.COMPILERS)), reason="needs a C compiler")
 WORDS = [
@@ -166,25 +165,27 @@ def test_tensors_of_another_kind_are_refused():
 
 
 class TestBuilding:
-    def test_it_is_built_once(self, library_cache, monkeypatch):
+    def test_it_is_built_once(self, library_cache, monkeypatch, forget_library):
         assert kernel() is not None
         (library,) = libraries(library_cache)
-        forget_libraries()
+        forget_library()
         monkeypatch.setattr(c_library, "_compile", None)
         assert kernel() is not None
         assert libraries(library_cache) == [library]
 
-    def test_another_source_is_another_library(self, library_cache, monkeypatch, tmp_path):
-        assert kernel() is not None
-        source = tmp_path / "bilm.c"
-        source.write_text(cpu.SOURCE.read_text() + "/* changed */\n")
-        monkeypatch.setattr(cpu, "SOURCE", source)
-        forget_libraries()
-        assert kernel() is not None
-        assert len(libraries(library_cache)) == 2
+    @pytest.mark.parametrize("changed", ["bilm.c", "loops.c", "panels.h"])
+    def test_of_other_sources_there_is_another_library(self, monkeypatch, tmp_path, changed):
+        compiler = next(filter(None, map(shutil.which, c_library.COMPILERS)))
+        before = c_library._cache_key(compiler)
+        shutil.copytree(c_library.SOURCES, tmp_path / "sources")
+        monkeypatch.setattr(c_library, "SOURCES", tmp_path / "sources")
+        assert c_library._cache_key(compiler) == before
+        with (tmp_path / "sources" / changed).open("a") as file:
+            file.write("/* changed */\n")
+        assert c_library._cache_key(compiler) != before
 
     def test_processes_at_once(self, library_cache):
-        code = "from elmo.kernels.cpu import kernel; assert kernel() is not None"
+        code = "from elmo.kernels.in_c import bilm; assert bilm() is not None"
         running = [subprocess.Popen([sys.executable, "-c", code], env=os.environ) for _ in range(2)]
         assert [process.wait() for process in running] == [0, 0]
         assert len(libraries(library_cache)) == 1
@@ -216,14 +217,14 @@ class TestBuilding:
             assert kernel() is None
         assert "no compiled code, torch is used" in caplog.text
 
-    def test_a_truncated_library(self, library_cache, caplog):
+    def test_a_truncated_library(self, library_cache, caplog, forget_library):
         """Loading it would crash the process."""
         assert kernel() is not None
         (library,) = libraries(library_cache)
         content = library.read_bytes()
         library.unlink()  # this process has it loaded, so the file must not change in place
         library.write_bytes(content[:-1000])
-        forget_libraries()
+        forget_library()
         self.assert_in_torch(caplog, f"{library}: damaged; remove it")
 
     @pytest.mark.parametrize("mode", [0o770, 0o755])
@@ -269,17 +270,17 @@ class TestBuilding:
         compiler = next(filter(None, map(shutil.which, c_library.COMPILERS)))
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
         content = (tmp_path / "planted.so").read_bytes()
-        key = c_library._cache_key(compiler, cpu.SOURCE)
+        key = c_library._cache_key(compiler)
         folder = library_cache / f"kernel-{os.geteuid()}"
         folder.mkdir(parents=True, mode=0o700)
-        planted = folder / f"bilm-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
+        planted = folder / f"elmo-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
         planted.write_bytes(content)
         return planted
 
     def test_the_planted_library_is_loaded_from_a_private_folder(self, library_cache, tmp_path):
         """Shows that the tests above can fail."""
         self.plant(library_cache, tmp_path)
-        c_library.library(cpu.SOURCE)
+        c_library.library()
         assert (tmp_path / "ran").exists()
 
     def assert_built_elsewhere(self, caplog, planted, tmp_path):

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tasks.modules.packing import Packing
+from elmo.kernels.in_c import PackedSteps
 
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
@@ -238,7 +238,7 @@ def _backward(
 
 
 def forward(
-    gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing, mask: Tensor | None = None
+    gates: Tensor, weight: Tensor, bias: Tensor | None, packing: PackedSteps, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
     states = gates.new_empty(len(gates), gates.shape[1], weight.shape[2])
@@ -255,7 +255,7 @@ def backward(
     carried: Tensor,
     kept: Tensor,
     weight: Tensor,
-    packing: Packing,
+    packing: PackedSteps,
     mask: Tensor | None = None,
 ) -> Tensor:
     """The gradients of the gates; overwrites `grad`."""
@@ -264,7 +264,7 @@ def backward(
     return grad_gates
 
 
-def _walk(kernel, tensors: tuple[Tensor, ...], mask: Tensor | None, weight: Tensor, packing: Packing) -> None:
+def _walk(kernel, tensors: tuple[Tensor, ...], mask: Tensor | None, weight: Tensor, packing: PackedSteps) -> None:
     (ways, _, hidden), packed, batch = weight.shape, tensors[0].shape[1], packing.sizes[0]
     kernel[(triton.cdiv(batch, ROWS.value), ways)](
         *tensors,

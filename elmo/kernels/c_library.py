@@ -1,7 +1,7 @@
-"""Compiled libraries: each is built from one C source with the local compiler on first use, and cached.
+"""The compiled library: built from the C files of this folder with the local compiler on first use, and cached.
 
 A library is code, so it is loaded only from a folder that no other user can write, and only if its content has the hash
-in its name. If no library can be built, torch is used, with one line in the log for all sources.
+in its name. If it cannot be built, torch is used, with one line in the log.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from elmo.common.device import processor
 from elmo.common.files import replacing
 
 SWITCH = "ELMO_KERNEL"
-HEADERS = Path(__file__).parent  # C files may include its headers
+SOURCES = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
 # -fno-schedule-insns: on ARM gcc otherwise loads values too early, and the sums of a product do not fit into registers.
 FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-schedule-insns", "-fPIC", "-shared")
@@ -53,39 +54,33 @@ def folders() -> Iterator[Path]:
         yield Path("~/.cache/elmo-suite").expanduser() / name
 
 
-def library(source: Path) -> ctypes.CDLL | None:
-    """The library of a source, or None, with a line in the log, if there is none or ELMO_KERNEL=0."""
+def library() -> ctypes.CDLL | None:
+    """The library, or None, with a line in the log, if there is none or ELMO_KERNEL=0."""
     if os.environ.get(SWITCH) == "0":
         return None
     with _loading:  # several threads may call at once
-        return _load(source)
+        return _load()
 
 
 @cache
-def _load(source: Path) -> ctypes.CDLL | None:
+def _load() -> ctypes.CDLL | None:
     try:
         for folder in folders():
             try:
-                return load_library(source, folder)
+                return load_library(folder)
             except UnusableFolderError as error:
-                _warn_once("compiled code is not cached there", str(error))
+                _log.warning("compiled code is not cached there: %s", error)
         with tempfile.TemporaryDirectory() as temporary:  # the library stays loaded after its file is removed
-            return load_library(source, Path(temporary))
+            return load_library(Path(temporary))
     except (NoKernelError, OSError) as error:
-        _warn_once("no compiled code, torch is used, which is slower", str(error))
+        _log.warning("no compiled code, torch is used, which is slower: %s", error)
         return None
 
 
-@cache
-def _warn_once(consequence: str, reason: str) -> None:
-    _log.warning("%s: %s", consequence, reason)
-
-
-def load_library(source: Path, folder: Path, *defines: str) -> ctypes.CDLL:
-    """The library, built if this folder has none for this source, compiler and processor.
+def load_library(folder: Path, *defines: str) -> ctypes.CDLL:
+    """The library, built if this folder has none for these sources, this compiler and processor.
 
     Args:
-        source: a C file.
         folder: where libraries are cached; it is made if it is missing.
         defines: additional options for the compiler, such as -DLANES=8.
 
@@ -97,11 +92,11 @@ def load_library(source: Path, folder: Path, *defines: str) -> ctypes.CDLL:
     if compiler is None:
         raise NoKernelError(f"no C compiler was found (looked for {', '.join(COMPILERS)})")
     try:
-        name = f"{source.stem}-{_cache_key(compiler, source, defines)}"
+        name = f"elmo-{_cache_key(compiler, defines)}"
         with _open_private(folder) as inside:
             path = min(inside.glob(f"{name}-*.so"), default=None)
             if path is None:
-                content = _compile([compiler, *FLAGS, f"-I{HEADERS}", *defines], source)
+                content = _compile([compiler, *FLAGS, *defines])
                 path = inside / f"{name}-{_hash(content)}.so"
                 with replacing(path) as partial:  # two processes may build it at once; both files are valid
                     partial.write_bytes(content)
@@ -137,10 +132,9 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _cache_key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
-    """A hash of everything that a library depends on: the source, the flags, the compiler and the processor."""
-    headers = sorted(HEADERS.glob("*.h"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *headers)))
+def _cache_key(compiler: str, defines: Sequence[str] = ()) -> str:
+    """A hash of everything that a library depends on: the sources, the flags, the compiler and the processor."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))))
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     digest.update(
         repr((FLAGS, defines, FOR_THIS_PROCESSOR, compiler, version, platform.machine(), processor())).encode()
@@ -148,23 +142,13 @@ def _cache_key(compiler: str, source: Path, defines: Sequence[str] = ()) -> str:
     return digest.hexdigest()[:24]
 
 
-def processor() -> list[str]:
-    """The model and instruction sets of the processor: machines of different kinds may share a home folder."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return [platform.processor()]
-    wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
-    return sorted({line for line in lines if line.startswith(wanted)})
-
-
-def _compile(command: Sequence[str], source: Path) -> bytes:
-    """Compiles a library, and returns its content."""
-    problem = ""
+def _compile(command: Sequence[str]) -> bytes:
+    """Compiles the library, and returns its content."""
+    sources, problem = sorted(map(str, SOURCES.glob("*.c"))), ""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "library.so"
         for choice in FOR_THIS_PROCESSOR:
-            complete = [*command, *([choice] if choice else []), "-o", str(target), str(source), "-lm"]
+            complete = [*command, *([choice] if choice else []), "-o", str(target), *sources, "-lm"]
             done = subprocess.run(complete, capture_output=True, text=True, timeout=TIMEOUT_S)
             if done.returncode == 0:
                 return target.read_bytes()

@@ -1,7 +1,7 @@
 """Triton kernels of recurrences and of the CRF, compared with the loops in plain torch.
 
-On a GPU: python -m pytest -m gpu tests/tasks/kernels/test_triton.py. Where Triton is installed without one, its
-interpreter runs them, slowly: TRITON_INTERPRET=1 python -m pytest -m gpu tests/tasks/kernels/test_triton.py.
+On a GPU: python -m pytest -m gpu tests/elmo/kernels/test_triton.py. Where Triton is installed without one, its
+interpreter runs them, slowly: TRITON_INTERPRET=1 python -m pytest -m gpu tests/elmo/kernels/test_triton.py.
 """
 
 import os
@@ -13,12 +13,12 @@ import tasks.modules.crf_in_torch
 import tasks.modules.recurrence_in_torch
 from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.packing import Packing
-from tests.tasks.kernels import extreme_gates
+from tests.elmo.kernels import extreme_gates
 
 pytest.importorskip("triton", reason="Triton comes with builds of torch for a GPU")
-pytest.importorskip("tasks.kernels.crf_in_triton", reason="tasks/kernels is not there")
-import tasks.kernels.crf_in_triton
-import tasks.kernels.recurrence_in_triton
+pytest.importorskip("elmo.kernels.crf_in_triton", reason="elmo/kernels is not there")
+import elmo.kernels.crf_in_triton
+import elmo.kernels.recurrence_in_triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
@@ -51,7 +51,7 @@ def test_a_recurrence_equals_the_one_in_torch(kind, hidden, lengths, ways):
     bias = draw(ways, recurrent) if kind == "gru" else None
     mask = draw(ways, len(lengths), hidden) if kind == "highway" else None
     found = []
-    for loops in (tasks.modules.recurrence_in_torch, tasks.kernels.recurrence_in_triton):
+    for loops in (tasks.modules.recurrence_in_torch, elmo.kernels.recurrence_in_triton):
         gates, grad = draw(ways, tokens, width), draw(ways, tokens, hidden)
         carried, states, kept = loops.forward(gates, weight, bias, packing, mask)
         back = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing, mask)
@@ -83,7 +83,7 @@ def test_values_and_gradients_of_a_highway_lstm_are_those_of_the_cpu_in_double_p
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_gates(kind):
-    assert extreme_gates.largest_error(tasks.kernels.recurrence_in_triton, kind, DEVICE) < extreme_gates.LIMIT
+    assert extreme_gates.largest_error(elmo.kernels.recurrence_in_triton, kind, DEVICE) < extreme_gates.LIMIT
 
 
 @pytest.mark.parametrize("n_tags", [3, 17, 40])
@@ -96,7 +96,7 @@ def test_the_crf_equals_the_one_in_torch(n_tags, lengths):
     )
     tags = torch.randint(n_tags, mask.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     found = []
-    for walks in (tasks.modules.crf_in_torch, tasks.kernels.crf_in_triton):
+    for walks in (tasks.modules.crf_in_torch, elmo.kernels.crf_in_triton):
         value, kept = walks.likelihood(emissions, between, starts, ends, tags, mask)
         gradients = walks.gradients(weight.double(), kept, between, ends, tags, mask)
         paths = walks.best_paths(emissions, between, starts, ends, mask).long().masked_fill(~mask, 0)

@@ -1,31 +1,41 @@
-"""The biLM in compiled C, for float32 on a CPU: `kernel()` returns it, or None if torch must be used.
+"""The biLM and the loop over the steps of a head's recurrence in compiled C, for float32 on a CPU.
 
-The library is built on first use (see `elmo.common.c_library`). Without a compiler, or with ELMO_KERNEL=0, torch
+The library is built on first use (see `elmo.kernels.c_library`). Without a compiler, or with ELMO_KERNEL=0, torch
 computes everything. Its values differ only in the last bits, since it sums in another order. In both cases the layers
-of a sentence are the same bits in any batch and with any number of threads. The layer store keeps rows of both, and of
-CPU and GPU, on one shelf, and notes which computed them (see `elmo.store.spot_check`).
+of a sentence are the same bits in any batch and with any number of threads. At the widths of task heads a step in torch
+is mostly the overhead of a dozen calls.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from elmo.bilm.characters import PADDING
-from elmo.common.c_library import library
-
-SOURCE = Path(__file__).with_name("bilm.c")
+from elmo.kernels.c_library import library
 
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
+
+
+class PackedSteps(Protocol):
+    """Packed sentences, longest first: step t holds `sizes[t]` of them from row `starts[t]` on.
+
+    Attributes:
+        steps: starts and sizes, (2, steps), int32, on the device of what is packed.
+    """
+
+    sizes: Sequence[int]
+    starts: Sequence[int]
+    steps: Tensor
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,8 @@ class EncoderPanels:
     activation: str
 
 
-class Kernel:
-    """The functions of the library. Their tensors are float32, contiguous and on the CPU."""
+class CompiledBilm:
+    """The biLM's functions of the library, on tensors: float32, on the CPU and contiguous."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.name = Path(library._name).stem  # has the hash of source, compiler and processor
@@ -78,7 +88,7 @@ class Kernel:
         self._product.argtypes = [_pointer] * 4 + [_long] * 3 + [_float]
         self._lstm = library.elmo_lstm
         self._lstm.argtypes = [_pointer] * 2 + [_long] + [_pointer] * 5 + [_long] * 3 + [_float] * 2 + [_pointer] * 3
-        self._product.errcheck = self._lstm.errcheck = _check_status  # type: ignore[assignment]
+        self._product.errcheck = self._lstm.errcheck = _require_memory  # type: ignore[assignment]
         self._windows = library.elmo_windows
         self._windows.argtypes = [_pointer, _long, _long, ctypes.c_int64, _pointer, _pointer, _long, _long, _long]
         self._windows.argtypes += [ctypes.c_int, _pointer, _long]
@@ -196,15 +206,85 @@ class Kernel:
         return self.product(x, weights.projection) if weights.projection else x
 
 
-def kernel() -> Kernel | None:
-    """The compiled functions, or None, with one line in the log, if they are not available or ELMO_KERNEL=0."""
-    compiled = library(SOURCE)
-    return None if compiled is None else _functions(compiled)
+class CompiledLoops:
+    """The functions of the library, on tensors: float32, on the CPU and contiguous."""
+
+    def __init__(self, compiled: ctypes.CDLL) -> None:
+        self.lanes: int = compiled.heads_lanes()
+        self._lstm = compiled.heads_lstm_forward, compiled.heads_lstm_backward
+        self._gru = compiled.heads_gru_forward, compiled.heads_gru_backward
+        steps = [_pointer] * 2 + [_long] * 2
+        for (forward, backward), pointers in ((self._lstm, 6), (self._gru, 5)):
+            forward.argtypes = steps + [_pointer] * pointers
+            backward.argtypes = steps + [_pointer] * (pointers + 1)
+            forward.errcheck = backward.errcheck = _require_memory  # type: ignore[assignment]
+
+    def forward(
+        self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: PackedSteps, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+        states = gates.new_empty(len(gates), gates.shape[1], weight.shape[2])
+        kept = torch.empty_like(states)
+        if bias is not None:
+            _walk(self._gru[0], packing, [weight, bias], [gates, kept, states])
+            return states, states, kept
+        cells = torch.empty_like(states)
+        _walk(self._lstm[0], packing, [weight], [gates, cells, kept, states], [mask])
+        return cells, states, kept
+
+    def backward(
+        self,
+        grad: Tensor,
+        gates: Tensor,
+        carried: Tensor,
+        kept: Tensor,
+        weight: Tensor,
+        packing: PackedSteps,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """The gradients of the gates; overwrites `grad`."""
+        grad_gates = torch.empty_like(gates)
+        rows = [gates, carried, kept, grad, grad_gates]
+        if weight.shape[1] == 3 * weight.shape[2]:
+            _walk(self._gru[1], packing, [weight], rows)
+        else:
+            _walk(self._lstm[1], packing, [weight], rows, [mask])
+        return grad_gates
 
 
-@cache
-def _functions(compiled: ctypes.CDLL) -> Kernel:
-    return Kernel(compiled)
+def bilm() -> CompiledBilm | None:
+    """The compiled biLM, or None, with one line in the log, if there is none or ELMO_KERNEL=0."""
+    return None if (compiled := library()) is None else _bilm_of(compiled)
+
+
+def loops(x: Tensor) -> CompiledLoops | None:
+    """The compiled loops, or None if there are none for such a tensor."""
+    if x.device.type != "cpu" or x.dtype != torch.float32 or not x.is_contiguous():
+        return None
+    return None if (compiled := library()) is None else _loops_of(compiled)
+
+
+_bilm_of, _loops_of = cache(CompiledBilm), cache(CompiledLoops)
+
+
+def _walk(
+    function: Callable[..., int],
+    packing: PackedSteps,
+    weights: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    masks: Sequence[Tensor | None] = (),
+) -> None:
+    """Calls a function for each direction; `rows` are tensors over packed tokens, `masks` over sentences."""
+    packed, (ways, _, hidden) = packing.starts[-1] + packing.sizes[-1], weights[0].shape
+    counts = [*(weight.shape[1] for weight in weights), *[packed] * len(rows), *[packing.sizes[0]] * len(masks)]
+    tensors = [*weights, *rows, *masks]
+    for tensor, count in zip(tensors, counts, strict=True):
+        if tensor is not None:
+            _check(tensor, (ways, count, *tensor.shape[2:]))
+    starts, sizes = (part.data_ptr() for part in packing.steps)
+    for way in range(ways):
+        pointers = [None if tensor is None else tensor[way].data_ptr() for tensor in tensors]
+        function(starts, sizes, len(packing.sizes), hidden, *pointers)
 
 
 def _pointers(*tensors: Tensor) -> list[int]:
@@ -213,12 +293,12 @@ def _pointers(*tensors: Tensor) -> list[int]:
 
 def _check(tensor: Tensor, shape: tuple[int, ...]) -> None:
     """Checks a tensor before its pointer goes to the library, which cannot check it."""
-    found = tuple(tensor.shape), tensor.dtype, tensor.device.type, tensor.is_contiguous()
-    if found != (shape, torch.float32, "cpu", True):
-        raise ValueError(f"expected contiguous float32 values of shape {shape} on the CPU, found {found}")
+    actual = tuple(tensor.shape), tensor.dtype, tensor.device.type, tensor.is_contiguous()
+    if actual != (shape, torch.float32, "cpu", True):
+        raise ValueError(f"expected contiguous float32 values of shape {shape} on the CPU, found {actual}")
 
 
-def _check_status(failed: int, function: object, arguments: object) -> None:
+def _require_memory(failed: int, function: object, arguments: object) -> None:
     """What ctypes calls with the result of a function."""
     if failed:
-        raise MemoryError("the biLM's kernel could not allocate memory; embed fewer sentences at once")
+        raise MemoryError("compiled code could not allocate memory; use smaller batches")

@@ -1,1 +1,0 @@
-"""Faster forms of tasks.modules: C on a CPU, Triton on a GPU."""
