@@ -30,7 +30,6 @@ PROMISED = {
     "results.report",
     "results.status",
     "results.table",
-    "tasks.coref.gap",
     "tasks.groups",
     "tasks.predict",
     "tasks.run",

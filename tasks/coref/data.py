@@ -13,7 +13,7 @@ from elmo.tokeniser import sentences_of_tokens
 from tasks.batch import Sentence
 from tasks.coref.spans import Chains, Span
 from tasks.data.conll2012 import ConllDocument, read_documents
-from tasks.data.offset_tokens import Offsets, OffsetTokeniser, Tokens
+from tasks.data.offset_tokens import Offsets, OffsetTokeniser
 from tasks.data.raw_text import raw_text, word_list
 
 
@@ -56,20 +56,16 @@ def read_coref(path: Path) -> list[CorefExample]:
     return [_example(document) for document in read_documents(path)]
 
 
-def document_of_tokens(name: str, tokens: Tokens) -> CorefExample:
-    """A document of raw text, in sentences, without speakers, genre and chains."""
-    sentences = tuple(sentences_of_tokens(tokens.words))
-    return CorefExample(name, sentences, ("",) * len(tokens), "", (), offsets=tokens.offsets)
-
-
 def raw_document(name: str, fields: Mapping[str, Any]) -> CorefExample:
-    """A document of raw text: `text`, or `sentences` of words.
+    """A document of raw text without speakers, genre and chains: `text`, or `sentences` of words.
 
     Raises:
         ValueError: there is neither.
     """
     if "sentences" not in fields:
-        return document_of_tokens(name, OffsetTokeniser()(raw_text(fields, "text")))
+        tokens = OffsetTokeniser()(raw_text(fields, "text"))
+        sentences = tuple(sentences_of_tokens(tokens.words))
+        return CorefExample(name, sentences, ("",) * len(tokens), "", (), offsets=tokens.offsets)
     given = fields["sentences"]
     if not isinstance(given, list):
         raise ValueError(f"expected a list of sentences as sentences, found {excerpt(given)}")

@@ -11,7 +11,6 @@ import tasks
 from elmo.common.progress import Reporter
 from tasks.classify.data import TableReader, read_table
 from tasks.coref.data import read_coref
-from tasks.coref.gap import read_gap
 from tasks.data.datasets import DataSource
 from tasks.data.raw_text import raw_items
 from tasks.ner.data import ColumnReader, read_columns
@@ -24,7 +23,6 @@ from tasks.srl.data import read_frames
 from tasks.sst5.data import TreeReader, read_trees
 from tasks.training.trainer import Trainer, TrainerConfig
 from tests.fuzz.reading import Reader
-from tests.tasks.coref.test_gap import HEADER, line
 from tests.tasks.making import WORDS, model_of, run_of
 from tests.tasks.probes.test_wsd_data import BANK, GOLD, TAKE_PLACE, XML
 from tests.tasks.training.line_task import CPU, Line
@@ -135,7 +133,6 @@ READERS = [
     Reader("pairs", _start_of("snli/dev.jsonl"), lambda path: read_pairs(path, PairReader())),
     Reader("squad", _make_squad, lambda path: read_squad(path, "test", SquadReader())),
     Reader("trees", _start_of("sst5/dev.txt"), lambda path: read_trees(path, "train", TreeReader())),
-    Reader("gap", _text("gap.tsv", f"{HEADER}\n{line()}\n{line(2)}\n"), read_gap),
     Reader("semcor", _text("semcor.jsonl", SEMCOR), read_sentences),
     Reader("senses in XML", _make_xml, lambda path: read_sentences(path.with_name("some.data.xml"))),
     Reader("WordNet", _text("index.sense", f"{BANK} 1 1 9\n{TAKE_PLACE} 2 1 0\n"), read_first_senses),
