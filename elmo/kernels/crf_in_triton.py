@@ -1,4 +1,4 @@
-"""The CRF's loops over tokens in Triton, one kernel each, one program per sentence; see `tasks.modules.fast.Walks`.
+"""The CRF's loops over tokens in Triton, one kernel each, one program per sentence; the plain form is in torch.
 
 A step is a product with the transitions, which stay in registers, so that a loop is one launch; torch needs five for
 every token. As in `crf_in_torch`, probabilities are scaled to one at each step, in float64.

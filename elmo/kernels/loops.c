@@ -1,5 +1,4 @@
-/* The loop over the steps of one direction of an LSTM, a highway LSTM or a GRU, forward and back; see
- * `tasks.modules.fast.Loops`.
+/* The loop over the steps of one direction of an LSTM, a highway LSTM or a GRU, forward and back.
  *
  * Rows are packed: step t holds `sizes[t]` sentences from row `starts[t]` on, longest first, and the rows of the same
  * sentences in the previous step begin at `starts[t - 1]`. A step is one product of its rows with the prepared weights

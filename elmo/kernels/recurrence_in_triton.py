@@ -1,4 +1,4 @@
-"""The loop over the steps of a recurrence in Triton, as one kernel; see `tasks.modules.fast.Loops`.
+"""The loop over the steps of a recurrence in Triton, as one kernel; the plain form is in torch.
 
 A program processes ROWS sentences of one direction from their first token to their last, so a layer is one launch, and
 the host can prepare the next one. Sentences are independent, so programs do not wait for each other. In a program, a

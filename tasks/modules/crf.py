@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torchcrf import CRF
 
+from elmo.bilm.fast import kernel_module
 from tasks.modules import crf_in_torch
-from tasks.modules.fast import Walks, fast_walks
 
 
-def walks_for(x: Tensor) -> Walks:
-    """The implementation for a tensor's device."""
-    return fast_walks(x) or crf_in_torch
+def walks_for(x: Tensor) -> ModuleType:
+    """The module with the fastest loops over tokens for a tensor's device."""
+    return (kernel_module("crf_in_triton") if x.device.type == "cuda" else None) or crf_in_torch
 
 
 class LogLikelihood(torch.autograd.Function):
-    """The log-likelihood of the tags of each sentence, (batch,); see `Walks.likelihood`.
+    """The log-likelihood of the tags of each sentence, (batch,); see `crf_in_torch.likelihood`.
 
     The gradient has a closed form: gold counts minus the marginal probabilities of tags and of pairs of neighbours. So
     autograd does not record each step, and both passes need one product and a few operations per step. They use
@@ -40,15 +41,15 @@ class LogLikelihood(torch.autograd.Function):
         value, kept = walks_for(emissions).likelihood(emissions, transitions, starts, ends, tags, mask)
         ctx.save_for_backward(transitions, ends, tags, mask, *kept)
         ctx.kinds = [tensor.dtype for tensor in (emissions, transitions, starts, ends)]
-        return value
+        return cast(Tensor, value)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401, D102
         transitions, ends, tags, mask, *kept = ctx.saved_tensors
         weight = grad.double().contiguous()
-        found = walks_for(weight).gradients(weight, kept, transitions, ends, tags, mask)
-        return *(value.to(kind) for value, kind in zip(found, ctx.kinds, strict=True)), None, None
+        gradients = walks_for(weight).gradients(weight, kept, transitions, ends, tags, mask)
+        return *(value.to(kind) for value, kind in zip(gradients, ctx.kinds, strict=True)), None, None
 
 
 class TagRules(nn.Module):
@@ -81,7 +82,7 @@ class TagRules(nn.Module):
 
 @torch.no_grad()
 def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> list[list[int]]:
-    """The tag numbers with the highest sum of scores of each sentence, by Viterbi; see `Walks.best_paths`.
+    """The tag numbers with the highest sum of scores of each sentence, by Viterbi; see `crf_in_torch.best_paths`.
 
     Scores are added in float32 for any precision of the emissions: rounding would create ties.
     """

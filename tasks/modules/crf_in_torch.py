@@ -1,4 +1,7 @@
-"""The CRF's loops over tokens in plain torch; see `tasks.modules.fast.Walks`."""
+"""The CRF's loops over the tokens of sentences in plain torch; masks are (batch, tokens), with tokens before padding.
+
+It defines what the form in elmo.kernels computes, with the same three functions; `tasks.modules.crf` chooses.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,16 @@ from torch import Tensor
 def likelihood(
     emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The log-likelihood of the tags, and the tensors for its gradients."""
+    """The log-likelihood of the tags of each sentence, (batch,), float64, and the tensors for `gradients`.
+
+    Args:
+        emissions: scores of the tags of each token, (batch, tokens, tags).
+        transitions: scores of a tag (row) before a tag (column), (tags, tags).
+        starts: scores of the first tag, (tags,).
+        ends: scores of the last tag, (tags,).
+        tags: tag numbers, (batch, tokens), valid ones at padding too.
+        mask: true for tokens.
+    """
     running = mask.t().unsqueeze(2)  # (tokens, batch, 1)
     scores = emissions.transpose(0, 1).double().masked_fill(~running, 0)  # (tokens, batch, tags)
     highest = scores.amax(dim=2, keepdim=True)
@@ -40,7 +52,10 @@ def likelihood(
 def gradients(
     weight: Tensor, kept: Sequence[Tensor], transitions: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of emissions, transitions, starts and ends: gold counts minus marginal probabilities."""
+    """The gradients of emissions, transitions, starts and ends: gold counts minus marginal probabilities.
+
+    `weight` is the gradient of the likelihood, (batch,), float64.
+    """
     forward, scaled, at_end = kept
     running = mask.t().unsqueeze(2)  # (tokens, batch, 1)
     follow = transitions.double().exp()
@@ -66,7 +81,7 @@ def gradients(
 
 
 def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
-    """The tag numbers of the highest sum of scores."""
+    """The tag numbers of the highest sum of scores, (batch, tokens); those at padding are undefined."""
     batch, tokens, n_tags = emissions.shape
     score = starts + emissions[:, 0]  # (batch, tags): of the best path that ends in each tag
     # A finished sentence keeps its score and its path until the others end.

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from tasks.modules.fast import fast_loops
-from tasks.modules.packing import Packing
 from tasks.modules.recurrence import bidirectional
+from tasks.modules.recurrence_in_torch import Packing
 
 
 class BiRnn(nn.Module):
@@ -55,22 +53,6 @@ class BiRnn(nn.Module):
             lengths: tokens of each sentence, (batch,), on the CPU.
             hidden: joins the input of every layer above the first, (batch, tokens, hidden_dim).
         """
-        if x.device.type == "cuda" and not self.joining and fast_loops(x) is None:  # cuDNN beats the loop in torch
-            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
-            return states
-        return self._in_one_walk(x, lengths, hidden)
-
-    def together(self, texts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """The states of several batches, (x, lengths) each, in one pass: fewer, larger steps are faster."""
-        tokens = max(x.shape[1] for x, _ in texts)
-        padded = [functional.pad(x, (0, 0, 0, tokens - x.shape[1])) for x, _ in texts]
-        states = self(torch.cat(padded), torch.cat([lengths for _, lengths in texts]))
-        parts = torch.split(states, [len(x) for x, _ in texts])
-        return [part[:, : x.shape[1]] for part, (x, _) in zip(parts, texts, strict=True)]
-
-    def _in_one_walk(self, x: Tensor, lengths: Tensor, hidden: Tensor | None) -> Tensor:
-        """The same as torch with the same parameters, but faster."""
         packing = Packing.of(lengths, x.shape[1], x.device)
         names = ("weight_hh", "weight_ih", "bias_ih", "bias_hh")
         for layer in range(self.rnn.num_layers):
@@ -85,6 +67,14 @@ class BiRnn(nn.Module):
                 x = functional.dropout(x, self.rnn.dropout, self.training)
             x = bidirectional(x, packing, inner, outer, [*biases[0], *biases[1]], isinstance(self.rnn, nn.LSTM))
         return x
+
+    def together(self, texts: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """The states of several batches, (x, lengths) each, in one pass: fewer, larger steps are faster."""
+        tokens = max(x.shape[1] for x, _ in texts)
+        padded = [functional.pad(x, (0, 0, 0, tokens - x.shape[1])) for x, _ in texts]
+        states = self(torch.cat(padded), torch.cat([lengths for _, lengths in texts]))
+        parts = torch.split(states, [len(x) for x, _ in texts])
+        return [part[:, : x.shape[1]] for part, (x, _) in zip(parts, texts, strict=True)]
 
 
 class OrthogonalLstm(nn.LSTM):

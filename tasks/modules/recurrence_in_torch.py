@@ -1,17 +1,99 @@
-"""The loop over the steps of a recurrence in plain torch; see `tasks.modules.fast.Loops`."""
+"""Packed batches, and the loop over the steps of a recurrence in plain torch, one or two directions at once.
+
+It defines what the forms in elmo.kernels compute, with the same `forward` and `backward`; `tasks.modules.recurrence`
+chooses. H is the width of the state. An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own
+for the state. A highway LSTM has a gate r before those of an LSTM, and before r a projection of the input, to which
+the state adds nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.modules.packing import Packing
+from elmo.common.device import upload_together
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The tokens of a batch, sorted by step and within a step by their sentence's length, longest first.
+
+    Attributes:
+        sizes: sentences in each step.
+        starts: the packed row at which each step begins.
+        places: of each packed token, its row among the flattened (batch * tokens).
+        mirrored: of each packed token, its packed row when sentences are read from their last token to their first.
+        apart: of the packed tokens of both directions, one after the other, their rows among what is computed of the
+            packed tokens for both directions at once, flattened (packed * 2): one's first is the other's last.
+        together: the inverse of `apart`.
+        halves: of the packed tokens of both directions, one after the other, their rows among the states of both
+            directions, flattened (batch * tokens * 2).
+        before: of each packed token but those of the first step, the packed row of its sentence one step earlier.
+        steps: starts and sizes on the device, for kernels that walk through the steps there, (2, steps), int32.
+    """
+
+    sizes: Sequence[int]
+    starts: Sequence[int]
+    places: Tensor
+    mirrored: Tensor
+    apart: Tensor
+    together: Tensor
+    halves: Tensor
+    before: Tensor
+    steps: Tensor
+
+    @classmethod
+    def of(cls, lengths: Tensor, tokens: int, device: torch.device) -> Packing:
+        """The packing of sentences of these lengths, padded to `tokens`; cached: every layer needs the same."""
+        return _packing(tuple(lengths.tolist()), tokens, device)
+
+
+@lru_cache(maxsize=8)
+def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Packing:
+    # In numpy: for these few numbers a call of torch costs several times as much.
+    order = np.argsort(-np.array(lengths), kind="stable")
+    descending = np.array(lengths)[order]
+    inside = np.arange(descending[0])[:, None] < descending  # (steps, batch)
+    sizes = inside.sum(axis=1)
+    starts = np.cumsum(sizes) - sizes
+    step, rank = inside.nonzero()
+    mirrored = descending[rank] - 1 - step  # the step of the same token in the other direction
+    first, packed, opposite = order[rank] * tokens, np.arange(len(step)), starts[mirrored] + rank
+    later = step > 0
+    parts = [  # in the order of the fields
+        first + step,
+        opposite,
+        np.concatenate([2 * packed, 2 * opposite + 1]),
+        np.stack([packed, len(packed) + opposite], axis=1).ravel(),
+        np.concatenate([2 * (first + step), 2 * (first + mirrored) + 1]),
+        starts[step[later] - 1] + rank[later],
+        np.stack([starts, sizes]).astype(np.int32),
+    ]
+    uploaded = upload_together([torch.from_numpy(part) for part in parts], device)
+    return Packing(sizes.tolist(), starts.tolist(), *uploaded)
 
 
 def forward(
     gates: Tensor, weight: Tensor, bias: Tensor | None, packing: Packing, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+    """Three tensors, (ways, packed, H) each: what a step takes over from the one before, the states, and `kept`.
+
+    A step takes over the cells of an LSTM, the states of a GRU. `kept` is the tanh of the cells, or the previous
+    state's part of the candidate, before r is applied.
+
+    Args:
+        gates: the inputs' part of the gates, (ways, packed, gates * H); overwritten by the gates' values. Those of a
+            highway LSTM have the projection before them.
+        weight: from the previous state to the gates, (ways, gates * H, H).
+        bias: of that product, (ways, gates * H); None for an LSTM.
+        packing: the rows of each step.
+        mask: factors of the states of each sentence, longest first, (ways, batch, H), of a highway LSTM; else None.
+    """
     return _lstm_forward(gates, weight, packing, mask) if bias is None else _gru_forward(gates, weight, bias, packing)
 
 
@@ -24,7 +106,10 @@ def backward(
     packing: Packing,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The gradients of the gates; overwrites `grad`."""
+    """The gradients of the gates before their nonlinearity, of n in a GRU that of the state's part; as `gates`.
+
+    `grad`, of the states, is overwritten; of a GRU it becomes the sum over all that reads a state.
+    """
     if weight.shape[1] == 3 * weight.shape[2]:
         return _gru_backward(grad, gates, carried, kept, weight, packing)
     return _lstm_backward(grad, gates, carried, kept, weight, packing, mask)

@@ -42,7 +42,7 @@ from tasks.data.datasets import common_labels
 from tasks.data.look import look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.metrics import SAME_SCORE, Scores
-from tasks.modules.fast import kernels_for
+from tasks.modules.recurrence import kernels_for
 from tasks.running.config import RunConfig
 from tasks.running.loggers import Logger
 from tasks.running.plan import RunPlan

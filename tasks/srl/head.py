@@ -13,7 +13,7 @@ from elmo.common import checks
 from tasks.batch import Batch, FeatureBatch
 from tasks.data.tag_schemes import may_follow_in_iob2
 from tasks.modules.crf import TagRules, best_tags, padded
-from tasks.modules.highway_lstm import AlternatingHighwayLstm
+from tasks.modules.recurrence import AlternatingHighwayLstm
 from tasks.task import Answer, Head
 
 

@@ -20,10 +20,9 @@ from torchcrf import CRF
 from elmo.common.threads import torch_threads
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
-from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.layers import BiRnn, product
-from tasks.modules.packing import Packing
-from tasks.modules.recurrence import loops_for
+from tasks.modules.recurrence import AlternatingHighwayLstm, loops_for
+from tasks.modules.recurrence_in_torch import Packing
 from tests.benchmarks.measuring import rows as table
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import in_turn, second, single_precision

@@ -2,7 +2,7 @@
 
 import torch
 
-from tasks.modules.packing import Packing
+from tasks.modules.recurrence_in_torch import Packing
 
 HIDDEN, STEPS, SENTENCES = 37, 6, 20
 LIMIT = 2e-5

@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from elmo.bilm import fast
 from tasks.modules import recurrence_in_torch
 from tasks.modules.layers import BiRnn
-from tasks.modules.packing import Packing
 from tasks.modules.recurrence import loops_for
+from tasks.modules.recurrence_in_torch import Packing
 from tests.elmo.kernels import extreme_gates
 
 pytest.importorskip("elmo.kernels.in_c", reason="elmo/kernels is not there")

@@ -11,8 +11,8 @@ import torch
 
 import tasks.modules.crf_in_torch
 import tasks.modules.recurrence_in_torch
-from tasks.modules.highway_lstm import AlternatingHighwayLstm
-from tasks.modules.packing import Packing
+from tasks.modules.recurrence import AlternatingHighwayLstm
+from tasks.modules.recurrence_in_torch import Packing
 from tests.elmo.kernels import extreme_gates
 
 pytest.importorskip("triton", reason="Triton comes with builds of torch for a GPU")

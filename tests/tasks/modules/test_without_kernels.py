@@ -8,11 +8,10 @@ import torch
 from torch import nn
 
 from elmo.bilm.fast import kernel_module
-from tasks.modules import crf_in_torch, fast, recurrence_in_torch
+from tasks.modules import crf_in_torch, recurrence_in_torch
 from tasks.modules.crf import walks_for
-from tasks.modules.highway_lstm import AlternatingHighwayLstm
 from tasks.modules.layers import BiRnn
-from tasks.modules.recurrence import loops_for
+from tasks.modules.recurrence import AlternatingHighwayLstm, kernels_for, loops_for
 
 
 @pytest.fixture
@@ -52,4 +51,4 @@ def test_on_a_gpu_without_the_folder_torch_is_used():
 def test_the_kernels_of_a_cpu_are_named(monkeypatch, switch, expected):
     pytest.importorskip("elmo.kernels")
     monkeypatch.setenv("ELMO_KERNEL", switch)
-    assert fast.kernels_for(torch.device("cpu")) == expected
+    assert kernels_for(torch.device("cpu")) == expected
