@@ -267,8 +267,7 @@ def test_a_path_that_computes_something_else_is_not_timed():
 
 def test_a_store_with_something_else_is_not_timed(tmp_path):
     model, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
-    about = store.ShelfDescription(model.fingerprint(), model.widths, "float32")
-    stored = store.cached(model, store.open_shelf(tmp_path, about))
+    stored = store.cached(model, store.open_shelf(tmp_path, model.fingerprint(), model.widths, "float32"))
     sentences = [("a", "word"), ("another",)]
     stored.prepare(sentences)
     store.agree(stored, model, sentences, "float32")

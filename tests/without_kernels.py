@@ -20,7 +20,7 @@ TESTS = (
     "tests/elmo/kernels",  # skipped, each with its reason
     *(f"tests/elmo/bilm/test_{name}.py" for name in ("fast", "encoder", "lstm", "lstm_on_gpu", "model")),
     *("tests/elmo/store/test_cached_layers.py", "tests/elmo/store/test_store.py"),
-    "tests/elmo/pretrain/model/test_language_model.py",
+    "tests/elmo/pretrain/test_language_model.py",
     *("tests/tasks/modules", "tests/tasks/features/test_token_features.py", "tests/tasks/training/test_trainer.py"),
     *(f"tests/tasks/{task}/test_head.py" for task in ("coref", "ner", "snli", "squad", "srl", "sst5")),
     "tests/test_layout.py",

@@ -354,7 +354,7 @@ class CachedLayers(nn.Module):
         layers = torch.empty(len(self.widths), *rows.shape[:-1], self.dim, device=device)
         for layer, part in zip(layers, torch.split(rows, list(self.widths), dim=-1), strict=True):
             # A part that is narrower than the layer is repeated.
-            layer.view(*part.shape[:-1], -1, part.shape[-1]).copy_(part.unsqueeze(-2))
+            layer.view(*part.shape[:-1], self.dim // part.shape[-1], part.shape[-1]).copy_(part.unsqueeze(-2))
         return layers
 
 
