@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from elmo.bilm.options import BilmOptions as BilmOptions
     from elmo.bilm.weight_files import load_bilm as load_bilm
     from elmo.bilm.weight_files import save_bilm as save_bilm
+    from elmo.checking import check_source as check_source
     from elmo.common.errors import InputError as InputError
     from elmo.layer import Elmo as Elmo
     from elmo.layer import ElmoOutput as ElmoOutput
     from elmo.mix import ScalarMix as ScalarMix
-    from elmo.sources.checking import check_source as check_source
     from elmo.sources.masked import MaskedLm as MaskedLm
     from elmo.sources.masked import load_masked as load_masked
     from elmo.sources.source import FrozenSource as FrozenSource
@@ -37,7 +37,7 @@ _MODULES = {
     "elmo.common.errors": ("InputError",),
     "elmo.layer": ("Elmo", "ElmoOutput"),
     "elmo.mix": ("ScalarMix",),
-    "elmo.sources.checking": ("check_source",),
+    "elmo.checking": ("check_source",),
     "elmo.sources.masked": ("MaskedLm", "load_masked"),
     "elmo.sources.source": ("FrozenSource",),
     "elmo.tokeniser": ("tokenise",),

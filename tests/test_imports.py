@@ -1,13 +1,19 @@
 """Arrows go one way: tasks -> results -> elmo; conf holds no code; Hydra stays where configurations are read."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+HOUSES = ("elmo", "tasks", "results")
 HYDRA = {"hydra", "omegaconf"}
 ROOM_FOR_HYDRA = ("tasks/run.py", "tasks/running/", "tasks/sweeps/", "elmo/pretrain/", "elmo/common/config_errors.py")
 TASKS = {f"tasks.{name}" for name in ("classify", "coref", "ner", "probes", "snli", "squad", "srl", "sst5")}
@@ -17,6 +23,18 @@ FORBIDDEN = {
     "tasks": {"tests"},
     "conf": {"elmo", "results", "tasks", "tests"},
 }
+
+
+# Keys of features, names of arms and commands, which only tasks/ may name, in code and docstrings.
+OF_TASKS = re.compile(r"\btasks\.(?!conf\b)\w+|\b(features|task)[.=]\w|\bdata_dir\b")
+NAMING_TASKS = {
+    "elmo/common",
+    "elmo/kernels",
+    "elmo/pretrain",
+    "elmo/sources",
+    "elmo/word_vectors",
+}  # to be empty
+IN_CIRCLES = {"results.analysis", "results.audit"}  # to be empty
 
 
 @dataclass(frozen=True)
@@ -31,10 +49,12 @@ class Import:
         return f"{self.file}:{self.line} imports {self.name}"
 
 
+@cache
 def imports_of(path, root):
     """Every import of a file: at its top, in functions, under TYPE_CHECKING, and import_module("literal")."""
     file = path.relative_to(root).as_posix()
     package = path.relative_to(root).parent.parts
+    imports = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -45,7 +65,8 @@ def imports_of(path, root):
             names = [f"{module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
             names = [str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant)]
-        yield from (Import(file, node.lineno, name) for name in names)
+        imports += [Import(file, node.lineno, name) for name in names]
+    return imports
 
 
 def fault(item):
@@ -79,6 +100,93 @@ def test_results_load_without_torch():
     code = f"import sys, {modules}; print(sorted({{'torch', 'hydra', 'datasets'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def modules_of(root):
+    """The modules that each module imports, by dotted names."""
+    files = {path: path.relative_to(root) for house in HOUSES for path in sorted((root / house).rglob("*.py"))}
+    modules = {".".join(file.with_suffix("").parts).removesuffix(".__init__"): path for path, file in files.items()}
+    graph = defaultdict(set)
+    for module, path in modules.items():
+        for item in imports_of(path, root):
+            imported = item.name
+            while imported and imported not in modules:
+                imported = imported.rpartition(".")[0]
+            if imported not in ("", module, *HOUSES):  # `import elmo` loads no module
+                graph[module].add(imported)
+    return graph
+
+
+def folders_of(modules):
+    """The same of folders two levels deep, such as tasks.features, and of the files next to them."""
+    graph = defaultdict(set)
+    for module, imported in modules.items():
+        folder, others = folder_of(module), {folder_of(other) for other in imported}
+        graph[folder] |= others - {folder}
+    return graph
+
+
+def folder_of(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def circle(graph: Mapping[str, Iterable[str]], known=frozenset()):
+    """The names of a circle, or an empty list."""
+    try:
+        TopologicalSorter({name: set(others) - known for name, others in graph.items() if name not in known}).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_circle_of_files(repository):
+    assert circle(modules_of(repository)) == []
+
+
+def test_no_circle_of_folders(repository):
+    assert circle(folders_of(modules_of(repository)), IN_CIRCLES) == []
+
+
+@pytest.mark.parametrize(
+    "back", ["import elmo.store.b", "from ..store.b import x", "def f():\n    import elmo.store.b"]
+)
+def test_a_circle_is_found(tmp_path, back):
+    sources = {
+        "elmo/store/a.py": "from elmo.bilm.a import x",
+        "elmo/store/b.py": "",
+        "elmo/store/__init__.py": "",
+        "elmo/bilm/a.py": back,
+    }
+    for file, source in sources.items():
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+    modules = modules_of(tmp_path)
+    assert circle(modules) == []
+    assert set(circle(folders_of(modules))) == {"elmo.store", "elmo.bilm"}
+
+
+def test_contributing_shows_the_imports_that_there_are(repository):
+    section = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Architecture")[1].split("\n## ")[0]
+    rows = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| `")]
+    shown = {row[0].strip("`/"): set(re.findall("`(\\w+)`", row[-1])) for row in rows}
+    found = {house: set() for house in FORBIDDEN}
+    for house in FORBIDDEN:
+        for path in (repository / house).rglob("*.py"):
+            names = {item.name.split(".")[0] for item in imports_of(path, repository)}
+            found[house] |= names & FORBIDDEN.keys() - {house}
+    assert shown == found
+    assert [place for place in ROOM_FOR_HYDRA if f"`{place}`" not in section] == []
+
+
+def test_elmo_names_no_key_or_command_of_tasks(repository):
+    lines = [
+        (path.parent.relative_to(repository).as_posix(), f"{path.relative_to(repository)}:{number}: {found[0]}")
+        for path in sorted((repository / "elmo").rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if (found := OF_TASKS.search(line))
+    ]
+    assert [line for folder, line in lines if folder not in NAMING_TASKS] == []
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,7 @@ class BilmOptions:
             where: its name in errors, such as the file name.
         """
         if "transformer" in content:
-            raise InputError(
-                f"{where}: expected a biLM, found a masked LM; features=masked without a control, and "
-                "elmo.load_masked, read it"
-            )
+            raise InputError(f"{where}: expected a biLM, found a masked LM, which elmo.load_masked reads")
         try:
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.

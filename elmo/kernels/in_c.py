@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from elmo.bilm.characters import PADDING
 from elmo.kernels.c_library import library
 
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
@@ -195,7 +194,8 @@ class CompiledBilm:
         for table in weights.tables:
             width, n_characters, _ = table.values.shape
             self._windows(
-                *(ids.data_ptr(), words, characters, PADDING, table.values.data_ptr(), table.bias.data_ptr()),
+                # The last character is padding.
+                *(ids.data_ptr(), words, characters, n_characters - 1, table.values.data_ptr(), table.bias.data_ptr()),
                 *(width, n_characters, table.columns, weights.activation == "tanh"),
                 *(x.data_ptr() + first * x.element_size(), x.shape[1]),
             )

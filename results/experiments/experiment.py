@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from elmo.names import recorded
 from results.experiments.cell import Cell, ExperimentRow, dataset_name, key_and_value
 from results.records.identity import same_value
+from results.records.paths import recorded
 
 SUFFIX = ".toml"
 MOST_RUNS = 100_000  # more are a typing error, and would fill the memory

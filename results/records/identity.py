@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elmo.names import recorded
+from results.records.paths import recorded
 from results.records.printing import printable
 
 Value = str | int | float | bool | None

@@ -19,10 +19,10 @@ from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.files import hashes_of
 from elmo.common.progress import Reporter
-from elmo.names import without_folder
 from elmo.sources.masked import is_masked
 from elmo.sources.source import code_of, fingerprint_of
 from elmo.word_vectors import Vectors, open_vectors
+from results.records.paths import without_folder
 from tasks.batch import PLACES, FeatureBatch, Sentence
 from tasks.features.characters import CharacterCnn, CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig

@@ -22,7 +22,7 @@ from elmo.common import checks
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
-from elmo.names import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
+from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import FeaturesConfig

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError, shortened
 from elmo.download.folder import DownloadNeeded, without_downloads
-from elmo.names import is_name
+from results.records.paths import is_name
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.transformer import TransformerConfig
