@@ -1,4 +1,7 @@
-"""`python -m results.status`: done, running, failed and missing runs of sweeps, and the time left."""
+"""`python -m results.status`: done, running, failed and missing runs of sweeps, and the time left.
+
+All of it follows from the files in a folder: lists of runs, records, locks and checkpoints.
+"""
 
 import argparse
 import json
@@ -6,30 +9,38 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from typing import Literal
 
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
-from results.analysis.sweep_state import STATES, Overview, RunState, SweepState, overview_of
+from results.analysis.rows import MINI
 from results.experiments.experiment import SUFFIX, Experiment, sweep_name
 from results.experiments.experiment_file import load_experiment
-from results.records.collect import collect
-from results.records.printing import printable, printable_lines, write
-from results.records.sweep_manifest import DEFAULT_RUNS
+from results.experiments.runs_of_cells import runs_of_cells
+from results.records.collect import FoundRecord, collect
+from results.records.identity import CHECKPOINT_NAME, RECORD_NAME, Identity, record_path
+from results.records.printing import printable, write
+from results.records.run_lock import LOCK_NAME, SILENCE, read_lock, silence
+from results.records.sweep_manifest import DEFAULT_RUNS, Manifest, hydra_value, read_manifests, typed_places
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
 
+State = Literal["done", "running", "failed", "missing"]
+STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
+STOPPED = "stopped"  # the note on a run that has a checkpoint; its lock would say how far it got
 LONGEST_LIST = 12  # runs listed for each state
 LOG = "sweep.log"  # in the folder of the runs: what a command that was started here printed
 LAST_LINES = 15  # of that file, shown if the command fails
 LOOKS_EVERY = 2.0  # seconds between updates with --watch
 QUIET = 300.0  # seconds without a change after which a sweep on another machine counts as dead
 OTHERS = "runs of no sweep"
+CLEAR = "\x1b[2J\x1b[H"  # empties a terminal
 
 _DESCRIPTION = """\
 Shows the state of sweeps from the files in their folder: nothing has to be running, and it works on any machine that
@@ -44,6 +55,68 @@ data, task and features, with as many parallel runs as now.
 """
 
 
+@dataclass(frozen=True)
+class RunState:
+    """The state of one run.
+
+    Attributes:
+        title: The run's name.
+        kind: Data, task and features; runs of the same kind take about the same time.
+        state: "missing" if the run was never started, or was stopped.
+        seconds: Its run time so far.
+        epoch: The last finished epoch of a running one.
+        epochs: The maximum.
+        note: The last line of the error, the process that runs it, or how far a stopped run got.
+        best: The best dev score of a running one so far.
+    """
+
+    title: str
+    kind: tuple[str, ...]
+    state: State
+    seconds: float = 0.0
+    epoch: int = 0
+    epochs: int = 0
+    note: str = ""
+    best: float | None = None
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """The state of a sweep, or, without a name, of all runs in a folder that belong to no sweep.
+
+    `alive` says whether the sweep's process still exists and may start missing runs; None if it is on another machine.
+    """
+
+    name: str
+    command: str
+    started_at: str
+    runs: Sequence[RunState]
+    alive: bool | None = False
+
+    @property
+    def counts(self) -> dict[State, int]:
+        """How many runs there are in each state."""
+        return {state: sum(run.state == state for run in self.runs) for state in STATES}
+
+    @property
+    def seconds_spent(self) -> float:
+        """The total time of all runs so far."""
+        return sum(run.seconds for run in self.runs)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate with as many parallel runs as now, at least one; None before any run has finished."""
+        done = [run for run in self.runs if run.state == "done"]
+        if not done:
+            return None
+        left = 0.0
+        for run in self.runs:
+            if run.state in ("running", "missing"):
+                alike = ([own.seconds for own in done if own.kind[:size] == run.kind[:size]] for size in (3, 2, 0))
+                left += max(fmean(next(filter(None, alike))) - run.seconds, 0.0)
+        return left / max(self.counts["running"], 1)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the status; returns the exit status: 1 for an unknown experiment."""
     options = _parser().parse_args(argv)
@@ -54,10 +127,9 @@ def _show(options: argparse.Namespace) -> int:
     runs_dir = Path(options.runs)
     try:
         experiment = load_experiment(options.experiment) if options.experiment else None
-    except InputError as error:
+    except InputError:
         if options.experiment.endswith(SUFFIX):
-            write(f"results.status: {error}\n", sys.stderr)
-            return 1
+            raise
         experiment = None  # a sweep that has no table, such as one of a user's YAML
     name = options.experiment and sweep_name(options.experiment)
     if options.command and not sys.stdout.isatty():
@@ -70,30 +142,97 @@ def _show(options: argparse.Namespace) -> int:
             if options.command:
                 write("Stopped; the same command continues from here.\n", sys.stderr)
             return 130
-    overview = _chosen_sweeps(runs_dir, name, experiment)
-    if overview is None:
-        return 1
-    shown = json.dumps(_plain(overview), indent=1) if options.format == "json" else text(overview, runs_dir)
-    if options.scores and options.format == "text":
-        shown += scores(overview, runs_dir)
+    sweeps, problems = sweeps_of(runs_dir, experiment)
+    sweeps = _named(sweeps, name)
+    if options.format == "json":
+        shown = json.dumps({"sweeps": [_plain(sweep) for sweep in sweeps], "problems": problems}, indent=1)
+    else:
+        shown = text(sweeps, problems, runs_dir) + (scores(sweeps, runs_dir) if options.scores else "")
     write(f"{shown}\n", sys.stdout)
     return 0
 
 
-def text(overview: Overview, runs_dir: Path, *, brief: bool = False) -> str:
-    """The overview as text; a brief one lists no missing runs, commands and processes."""
-    if not overview.sweeps and not overview.problems:
+def sweeps_of(runs_dir: Path, experiment: Experiment | None = None) -> tuple[list[SweepState], list[str]]:
+    """The sweeps below a folder in the order of their start, last the runs of no sweep, and a line for each problem.
+
+    An experiment is shown as a sweep even if none was started with this folder, with the runs that are there already.
+    """
+    manifests, problems = read_manifests(runs_dir)
+    collection = collect([runs_dir])
+    problems += [finding.text for finding in collection.findings if finding.wrong]
+    if experiment and experiment.sweep_name not in [manifest.name for manifest in manifests]:
+        manifests.append(_not_started(runs_dir, experiment, collection.found))
+    records = {record_path(runs_dir, item.record.identity).parent: item.record for item in collection.found}
+    owners = {path.parent: own for path in sorted(runs_dir.rglob(LOCK_NAME)) if (own := read_lock(path)) is not None}
+    stopped = [path.parent for path in sorted(runs_dir.rglob(CHECKPOINT_NAME))]
+
+    def state(folder: Path, title: str) -> RunState:
+        kind = folder.relative_to(runs_dir).parts[:3]
+        record, owner = records.get(folder), owners.get(folder)
+        if record is not None and record.status == "finished":
+            return RunState(title, kind, "done", record.seconds or 0.0)
+        if owner is not None:
+            alive, quiet = owner.process.alive(), 0.0
+            if alive is None:
+                with suppress(OSError):  # released a moment ago
+                    quiet = abs(silence(folder / LOCK_NAME))  # a time in the future is no sign of life either
+                alive = quiet <= SILENCE
+            active = RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, str(owner), owner.best)
+            if alive:
+                return active
+            if record is None:
+                last = owner.epochs > 0 and owner.epoch >= owner.epochs
+                note = "after its last epoch" if last else f"in epoch {owner.epoch + 1} of {owner.epochs}"
+                note = f"silent for {quiet:.0f} s: {owner}" if quiet else f"{STOPPED} {note}"
+                return replace(active, state="missing", seconds=0.0, note=note, best=None)
+        if record is not None and record.error is not None:
+            return RunState(title, kind, "failed", record.seconds or 0.0, note=record.error.last_line)
+        if (folder / RECORD_NAME).exists():
+            return RunState(title, kind, "failed", note=f"{folder / RECORD_NAME} cannot be read")
+        return RunState(title, kind, "missing", note=STOPPED if folder in stopped else "")
+
+    sweeps, listed = list[SweepState](), set[Path]()
+    for manifest in manifests:
+        names = {record_path(runs_dir, identity).parent: identity.title for identity in manifest.runs}
+        listed |= names.keys()
+        refused = [own.partition(": ") for own in manifest.refused]
+        runs = [*map(state, names, names.values()), *(RunState(own[0], (), "failed", note=own[2]) for own in refused)]
+        alive = manifest.process.alive() if manifest.process else None
+        if runs:  # others are of single runs
+            sweeps.append(SweepState(manifest.name, manifest.command, manifest.started_at, runs, alive))
+    others = {folder: record.identity.title for folder, record in records.items()}
+    for folder in [*owners, *stopped]:
+        owner_title = owners[folder].title if folder in owners else ""
+        others.setdefault(folder, owner_title or folder.relative_to(runs_dir).as_posix())
+    if alone := [state(folder, title) for folder, title in others.items() if folder not in listed]:
+        sweeps.append(SweepState("", "", "", alone))
+    return sweeps, problems
+
+
+def _not_started(runs_dir: Path, experiment: Experiment, found: Sequence[FoundRecord]) -> Manifest:
+    """The list of an experiment's runs, as its sweep would write it, with the names that records have."""
+    filled = zip(experiment.cells, runs_of_cells(found, experiment.cells), strict=True)
+    runs: list[Identity] = [items[0].record.identity if items else cell.identity for cell, items in filled]
+    places = replace(typed_places(runs_dir), runs_dir=str(runs_dir) if runs_dir != DEFAULT_RUNS else "")
+    shipped = all(identity.data == MINI for identity in runs)
+    words = [f"experiment={hydra_value(experiment.name)}", *places.words(shipped)]
+    return Manifest(experiment.sweep_name, shlex.join(["python", "-m", "tasks.run", "-m", *words]), runs)
+
+
+def text(sweeps: Sequence[SweepState], problems: Sequence[str], runs_dir: Path, *, brief: bool = False) -> str:
+    """The sweeps as text; a brief one lists no missing runs, commands and processes."""
+    if not sweeps and not problems:
         absent = "" if runs_dir.is_dir() else " (no such folder)"
         return f"No runs in {runs_dir}{absent}. A first sweep: python -m tasks.run -m experiment=mini"
-    blocks = ["\n".join(_lines(sweep, brief)) for sweep in overview.sweeps]
-    if overview.problems:
-        blocks.append("\n".join(["Problems:", *(f"  {problem}" for problem in overview.problems)]))
+    blocks = ["\n".join(_lines(sweep, brief)) for sweep in sweeps]
+    if problems:
+        blocks.append("\n".join(["Problems:", *(f"  {problem}" for problem in problems)]))
     return "\n\n".join(blocks)
 
 
-def scores(overview: Overview, runs_dir: Path) -> str:
+def scores(sweeps: Sequence[SweepState], runs_dir: Path) -> str:
     """The results table of the runs that have finished, without notes; empty if there are none."""
-    titles = {run.title for sweep in overview.sweeps for run in sweep.runs if run.state == "done"}
+    titles = {run.title for sweep in sweeps for run in sweep.runs if run.state == "done"}
     collection = collect([runs_dir])
     finished = [item for item in collection.found if item.record.identity.title in titles]
     summary = summarise(replace(collection, found=finished), Selection(include_limited=True))
@@ -147,36 +286,33 @@ def _detail(run: RunState, brief: bool) -> str:
     return f"{epochs}{best}{duration(run.seconds)}" + ("" if brief else f", {run.note}")
 
 
-def _plain(overview: Overview) -> dict[str, object]:
-    """The overview as plain values, for JSON."""
-    sweeps = [
-        {
-            "name": sweep.name or None,
-            "command": sweep.command or None,
-            "started_at": sweep.started_at or None,
-            **sweep.counts,
-            "seconds_spent": round(sweep.seconds_spent, 1),
-            "seconds_left": None if sweep.seconds_left is None else round(sweep.seconds_left, 1),
-            "runs": [asdict(run) for run in sweep.runs],
-        }
-        for sweep in overview.sweeps
-    ]
-    return {"sweeps": sweeps, "problems": list(overview.problems)}
+def _plain(sweep: SweepState) -> dict[str, object]:
+    """The sweep as plain values, for JSON."""
+    left = sweep.seconds_left
+    return {
+        "name": sweep.name or None,
+        "command": sweep.command or None,
+        "started_at": sweep.started_at or None,
+        **sweep.counts,
+        "seconds_spent": round(sweep.seconds_spent, 1),
+        "seconds_left": None if left is None else round(left, 1),
+        "runs": [asdict(run) for run in sweep.runs],
+    }
 
 
-def _chosen_sweeps(runs_dir: Path, name: str | None, experiment: Experiment | None) -> Overview | None:
-    """All sweeps, or the one of this name; None, after a message, if it was not started."""
-    overview = overview_of(runs_dir, experiment)
-    known = {sweep.name: sweep for sweep in overview.sweeps if sweep.name}
-    if name is None:
-        return overview
-    if name in known:
-        return replace(overview, sweeps=[known[name]])
+def _named(sweeps: list[SweepState], name: str | None) -> list[SweepState]:
+    """All sweeps, or the one of this name.
+
+    Raises:
+        InputError: It was not started.
+    """
+    known = {sweep.name: sweep for sweep in sweeps if sweep.name}
+    if name is None or name in known:
+        return sweeps if name is None else [known[name]]
     there = f"there are: {', '.join(known)}" if known else "none was started yet"
     command = f"python -m tasks.run -m {shlex.quote(f'experiment={name}')}"
     start = f"The suite has no such experiment; one of your configs starts with: {command}"
-    write(f"results.status: no sweep {name!r} was started with this folder; {there}. {start}\n", sys.stderr)
-    return None
+    raise InputError(f"no sweep {name!r} was started with this folder; {there}. {start}")
 
 
 def _watch(
@@ -195,57 +331,37 @@ def _watch(
         with_scores: Whether to show the table of finished runs instead of the list of missing ones.
         process: The sweep, if it was started here; its exit status is returned.
     """
-    with _screen() as show:
-        before, changed_at, table, done = None, time.monotonic(), "", 0
-        while True:
-            status = process.poll() if process else None  # before reading, so that the last text misses nothing
-            overview = _chosen_sweeps(runs_dir, name, experiment)
-            if overview is None:
-                return 1
-            if overview != before:
-                before, changed_at = overview, time.monotonic()
-            if with_scores and (finished := sum(sweep.counts["done"] for sweep in overview.sweeps)) != done:
-                table, done = scores(overview, runs_dir), finished
-            end = _end(overview, time.monotonic() - changed_at) if process is None else None
-            show(text(overview, runs_dir, brief=with_scores) + table + (f"\n\n{end}" if end else ""))
-            if end is not None:
-                return 0
-            if status is not None:
-                return status
-            time.sleep(LOOKS_EVERY)
+    before, changed_at, table, done, printed = None, time.monotonic(), "", 0, ""
+    while True:
+        status = process.poll() if process else None  # before reading, so that the last text misses nothing
+        sweeps, problems = sweeps_of(runs_dir, experiment)
+        sweeps = _named(sweeps, name)
+        if (sweeps, problems) != before:
+            before, changed_at = (sweeps, problems), time.monotonic()
+        if with_scores and (finished := sum(sweep.counts["done"] for sweep in sweeps)) != done:
+            table, done = scores(sweeps, runs_dir), finished
+        end = _end(sweeps, time.monotonic() - changed_at) if process is None else None
+        page = text(sweeps, problems, runs_dir, brief=with_scores) + table + (f"\n\n{end}" if end else "")
+        if page != printed:
+            print(end=CLEAR * sys.stdout.isatty())
+            write(f"{page}\n\n", sys.stdout)
+            sys.stdout.flush()
+            printed = page
+        if end is not None or status is not None:
+            return status or 0
+        time.sleep(LOOKS_EVERY)
 
 
-def _end(overview: Overview, quiet: float) -> str | None:
+def _end(sweeps: Sequence[SweepState], quiet: float) -> str | None:
     """Why watching ends, after `quiet` seconds without a change: empty if all is done; None to continue."""
-    if any(sweep.counts["running"] for sweep in overview.sweeps):
+    if any(sweep.counts["running"] for sweep in sweeps):
         return None
-    waiting = [sweep for sweep in overview.sweeps if sweep.counts["missing"]]
+    waiting = [sweep for sweep in sweeps if sweep.counts["missing"]]
     if any(sweep.alive or (sweep.alive is None and quiet < QUIET) for sweep in waiting):
         return None
     missing = sum(sweep.counts["missing"] for sweep in waiting)
     unseen = f"; none has begun for {QUIET:.0f} s" if any(sweep.alive is None for sweep in waiting) else ""
     return f"Nothing runs, and no process will start what is missing ({missing}){unseen}." if missing else ""
-
-
-@contextmanager
-def _screen() -> Iterator[Callable[[str], None]]:
-    """A function that replaces the text on the screen, or prints it below where nothing can be redrawn."""
-    if sys.stdout.isatty() and find_spec("rich") is not None:
-        from rich.live import Live
-        from rich.text import Text
-
-        with Live(auto_refresh=False, vertical_overflow="visible") as live:
-            yield lambda text: live.update(Text(printable_lines(text)), refresh=True)
-        return
-    shown = [""]
-
-    def show(text: str) -> None:
-        if text != shown[0]:
-            write(f"{text}\n\n", sys.stdout)
-            sys.stdout.flush()
-        shown[0] = text
-
-    yield show
 
 
 def _parser() -> argparse.ArgumentParser:
