@@ -94,7 +94,7 @@ class SweepState:
     alive: bool | None = False
 
     @property
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[str, int]:
         """How many runs there are in each state."""
         return {state: sum(run.state == state for run in self.runs) for state in STATES}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
-from results.audit.runs import Audit, audit
+from results.audit.runs import audit
 from results.records.collect import PUBLISHED, collect
 from results.records.environment import known_commits
 from results.records.identity import PREDICTIONS_NAME
@@ -54,23 +54,15 @@ def _audit(options: argparse.Namespace) -> int:
         lines.append(
             f"{', '.join(map(str, folders))}: expected records of runs, found none; name their folder: --runs DIR"
         )
-    for line in lines:
-        write(f"{line}\n", sys.stdout)
-    write(f"audit: {_in_words(done, commits is not None)}; ", sys.stdout)
-    write(f"{len(lines)} finding{'s' * (len(lines) > 1)}\n" if lines else "nothing is wrong\n", sys.stdout)
-    return 1 if lines else 0
-
-
-def _in_words(done: Audit, with_commits: bool) -> str:
-    """What was compared, for people."""
-    count = done.compared
-    parts = [
-        f"{count['records']:,} records",
-        f"{count['scores']:,} test scores from {count['examples']:,} examples",
-        f"{count['curves']:,} curves",
-        f"{count['predictions']:,} predictions",
+    counts = done.compared
+    compared = [
+        f"{counts['records']:,} records, {counts['scores']:,} test scores from {counts['examples']:,} examples",
+        f"{counts['curves']:,} curves, {counts['predictions']:,} predictions",
+        *(["commits not checked: no checkout with its whole history"] if commits is None else []),
     ]
-    return ", ".join(parts) + ("" if with_commits else ", commits not checked: no checkout with its whole history")
+    end = f"{len(lines)} finding{'s' * (len(lines) > 1)}" if lines else "nothing is wrong"
+    write("".join(f"{line}\n" for line in [*lines, f"audit: {', '.join(compared)}; {end}"]), sys.stdout)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -1,21 +1,36 @@
-"""Scores that a run's own files contradict: test metrics, details, counts of the test data, and dev scores."""
+"""What a run's own files contradict: its scores, details, counts and curve, its predictions and confidences.
 
+How predictions are scored is written here once more and not imported, because results/ does not know the tasks, and an
+audit by the code that made the scores would repeat its mistakes.
+"""
+
+import hashlib
+import json
+import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
+from typing import Any
+
+import numpy as np
 
 from results.analysis.names import load_names, metric_of
-from results.records.example_scores import Confidence, Example
-from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, also_name, looked_up
+from results.records.example_scores import Confidence, Example, Prediction
+from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, looked_up
 from results.records.metric import Metric
 from results.records.record import RunRecord
+from results.records.settings import settings_of
 from results.records.typed_json import PAPER, read_toml
 
 EXACT = 1e-6  # points; a score that is computed again from the same counts differs by rounding alone
 REMEDY = "was it edited by hand? Restore the folder from a copy, or delete it and run again"
 Sums = Mapping[str, float]  # column of the examples -> its sum
 Given = tuple[str, float, float]  # a key, what the examples give, and what the record says
+Fields = Mapping[str, Any]
+Mentions = frozenset[tuple[int, int]]
 _UNITS = ("correct", "answered", "instances")  # of word senses
 
 
@@ -50,6 +65,15 @@ def unlike_further(record: RunRecord, name: str, examples: Sequence[Example]) ->
     return _unlike(_metrics(record, sums, len(examples), scores, f"also.{name}.scores"), also_name(name))
 
 
+def unlike_scores(record: RunRecord, examples: Sequence[Example]) -> list[str]:
+    """The same for all that follows from the examples: test scores, details, and counts of the test data."""
+    sums, count = _sums(examples), len(examples)
+    given = [*_metrics(record, sums, count, record.scores.get("test", {}))]
+    if record.identity.task in load_names().tasks:  # others have details and counts of any meaning
+        given += [*_counts(record, sums, count), *_details(record, sums, count)]
+    return _unlike(given)
+
+
 def unlike_confidences(record: RunRecord, confidences: Sequence[Confidence], tested: int) -> list[str]:
     """Where the parts of predictions that are right do not give the scores; `tested` is the number of test examples."""
     given = list[Given]()
@@ -60,20 +84,65 @@ def unlike_confidences(record: RunRecord, confidences: Sequence[Confidence], tes
             wanted = "expected probabilities of dev and test, each with 1 if it is right, else 0, found others"
             return [f"{CONFIDENCES_NAME}: {wanted}"]
         scores = {} if own.split == "dev" and record.earlier else record.scores.get(own.split, {})
-        found = [(name, scores[name]) for name in load_rules().parts if name in scores and parts]
-        given += [(f"scores.{own.split}.{name}", 100 * sum(r for _, r in parts) / len(parts), it) for name, it in found]
+        right = 100 * sum(part[1] for part in parts) / max(len(parts), 1)
+        names = [name for name in load_rules().parts if name in scores and parts]
+        given += [(f"scores.{own.split}.{name}", right, scores[name]) for name in names]
         if own.split == "test":
             given.append(("test examples", tested, len(own.examples)))
     return _unlike(given, CONFIDENCES_NAME)
 
 
-def unlike_scores(record: RunRecord, examples: Sequence[Example]) -> list[str]:
-    """The same for all that follows from the examples: test scores, details, and counts of the test data."""
-    sums, count = _sums(examples), len(examples)
-    given = [*_metrics(record, sums, count, record.scores.get("test", {}))]
-    if record.identity.task in load_names().tasks:  # others have details and counts of any meaning
-        given += [*_counts(record, sums, count), *_details(record, sums, count)]
-    return _unlike(given)
+def unlike_curve(record: RunRecord) -> Iterator[str]:
+    """What a finished run of a task of the suite lacks, and where its curve contradicts its dev scores or settings."""
+    rules, task = load_rules(), record.identity.task
+    if task not in load_names().tasks:
+        return  # it may lack both, and its own `fit` may choose and count otherwise
+    if record.status == "finished":
+        if record.data.get("train") and not record.epochs and task not in rules.without_curve:
+            yield "epochs: expected the learning curve, because data.train says what was read, found none"
+        if record.data.get("test") and not record.details and task not in rules.without_details:
+            yield "details: expected those of the test examples, because data.test counts them, found none"
+    numbers, most = [epoch.get("epoch") for epoch in record.epochs], looked_up(record.config, "trainer.epochs")
+    if numbers != list(range(1, len(numbers) + 1)):
+        yield f"epochs: expected epochs 1 to {len(numbers)} in order, found {str(numbers)[:40]}"
+    if isinstance(most, int) and len(numbers) > most:
+        yield f"epochs: expected at most trainer.epochs, {most}, found {len(numbers)}"
+    scored = [own for own in map(_numbers, record.epochs) if record.metric in own]
+    best = max(scored, key=itemgetter(record.metric), default={})
+    for name, score in record.scores.get("dev", {}).items():
+        if name in best and abs(best[name] - score) > EXACT:
+            yield f"scores.dev.{name}: expected {best[name]:.6g}, that of the best epoch, found {score:.6g}"
+
+
+def unlike_predictions(record: RunRecord, examples: Sequence[Example], predictions: Sequence[Prediction]) -> str:
+    """Where the scores of the examples are not those of the predictions, the first such example; empty if nowhere."""
+    task = record.identity.task
+    if len(predictions) != len(examples):
+        return f"{PREDICTIONS_NAME}: expected {len(examples)} predictions, one for each score, found {len(predictions)}"
+    for number, (one, scores) in enumerate(zip(predictions, examples, strict=True)):
+        try:
+            counted = rescored(one.gold, one.predicted) if task in load_names().tasks else {}  # others: of any form
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return f"{PREDICTIONS_NAME}: prediction {number}: expected outputs of {task}, found others"
+        for name, expected in counted.items():
+            if name in scores and abs(scores[name] - expected) > EXACT:
+                found = f"found {scores[name]:.6g} among the scores"
+                return f"{PREDICTIONS_NAME}: example {number}, {name}: expected {expected:.6g}, as predicted, {found}"
+    labels, rows = record.confusion or ([], [])
+    pairs = Counter((str(one.gold.get("label")), str(one.predicted.get("label"))) for one in predictions)
+    if (expected_rows := [[pairs[gold, guess] for guess in labels] for gold in labels]) != rows:
+        return f"details.confusion: expected {expected_rows}, as in {PREDICTIONS_NAME}, found {rows}"[:300]
+    return ""
+
+
+def tested(record: RunRecord, predictions: Sequence[Prediction]) -> tuple[str, str]:
+    """What names the test examples of a run, and the hash of their texts and gold outputs: equal for equal names."""
+    settings = settings_of(record).items()
+    named = [setting for setting in settings if setting[0].startswith(("data.reader", "limit", "task"))]
+    which = [record.identity.task, record.data_hashes.get("test"), sorted(named)]
+    content = [[one.id, one.example, one.gold] for one in predictions]
+    name, digest = (hashlib.sha256(json.dumps(own).encode()).hexdigest() for own in (which, content))
+    return name, digest
 
 
 def _unlike(given: Iterable[Given], file: str = EXAMPLES_NAME) -> list[str]:
@@ -84,47 +153,10 @@ def _unlike(given: Iterable[Given], file: str = EXAMPLES_NAME) -> list[str]:
     ]
 
 
-def emptied(record: RunRecord) -> list[str]:
-    """What the record lacks although its run has read the data; a task of a user may have neither."""
-    rules, task = load_rules(), record.identity.task
-    if task not in load_names().tasks or record.status != "finished":
-        return []
-    found = []
-    if record.data.get("train") and not record.epochs and task not in rules.without_curve:
-        found.append("epochs: expected the learning curve, because data.train says what was read, found none")
-    if record.data.get("test") and not record.details and task not in rules.without_details:
-        found.append("details: expected those of the test examples, because data.test counts them, found none")
-    return found
-
-
-def unlike_curve(record: RunRecord) -> list[str]:
-    """Where the dev scores are not those of the curve's best epoch, or the curve is none of the run's settings."""
-    if record.identity.task not in load_names().tasks or not record.epochs:
-        return []  # a task's own `fit` may choose and count otherwise
-    numbers = [epoch.get("epoch") for epoch in record.epochs]
-    if numbers != list(range(1, len(numbers) + 1)):
-        return [f"epochs: expected epochs 1 to {len(numbers)} in order, found {str(numbers)[:40]}"]
-    most = looked_up(record.config, "trainer.epochs")
-    if isinstance(most, int) and len(numbers) > most:
-        return [f"epochs: expected at most trainer.epochs, {most}, found {len(numbers)}"]
-    scored = [own for own in map(_numbers, record.epochs) if record.metric in own]
-    best = max(scored, key=itemgetter(record.metric), default={})
-    return [
-        f"scores.dev.{name}: expected {best[name]:.6g}, that of the best epoch, found {score:.6g}"
-        for name, score in record.scores.get("dev", {}).items()
-        if name in best and abs(best[name] - score) > EXACT
-    ]
-
-
 def _sums(examples: Sequence[Example]) -> Sums:
     """The sums of the columns that all examples have."""
-    sums = {}
-    for name in examples[0] if examples else ():
-        try:
-            sums[name] = sum(map(itemgetter(name), examples))
-        except KeyError:
-            continue
-    return sums
+    names = set(examples[0]).intersection(*examples) if examples else ()
+    return {name: sum(map(itemgetter(name), examples)) for name in names}
 
 
 def _metrics(
@@ -140,86 +172,123 @@ def _counts(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
     for name, columns in load_rules().counts.items():
         if name in found and sums.keys() >= set(columns):
             yield f"data.test.{name}", sum(sums[column] for column in columns) if columns else count, found[name]
+    for label, own in _groups(record.details.get("labels")).items():
+        if label in found and "gold" in own:
+            yield f"data.test.{label}", own["gold"], found[label]
 
 
 def _details(record: RunRecord, sums: Sums, count: int) -> Iterator[Given]:
     """Details have the shapes that the tasks of the suite give them; other ones are left alone."""
+    rules = load_rules()
     gold = sums["tp"] + sums["fn"] if "fn" in sums else sums.get("tokens", count)
     right = sums["tp"] if "tp" in sums else sums.get("correct", 0)
     for name, value in record.details.items():
-        group = {key: _numbers(own) for key, own in value.items()} if isinstance(value, Mapping) else {}
-        parts = [own for own in group.values() if "gold" in own]
-        if name in ("labels", "tags", "predicates") and parts:
-            shares = [(own.get("recall", own.get(load_rules().share)), own["gold"]) for own in parts]
-            yield f"details.{name}, the sum of gold", gold, sum(own["gold"] for own in parts)
-            found = [share * whole / 100 for share, whole in shares if share is not None]
-            if len(found) == len(parts):
-                yield f"details.{name}, the sum of right ones", right, sum(found)
-            counted = _numbers(record.data.get("test")) if name == "labels" and record.limit is None else {}
-            for key, own in group.items():
-                yield from _label(f"details.{name}.{key}", own)
-                if key in counted and "gold" in own:
-                    yield f"data.test.{key}", own["gold"], counted[key]
-        elif name == "confusion" and isinstance(value, Mapping):
-            yield from _confusion(record, value, right)
-        elif name == "sets":
-            for key, own in group.items():
-                expected = {unit: sums[f"{key}_{unit}"] for unit in _UNITS if f"{key}_{unit}" in sums}
-                yield from _senses(f"details.{name}.{key}", expected, own)
-        elif name == "parts_of_speech":
-            for unit in _UNITS:
-                if unit in sums:
-                    total = sum(own.get(unit, 0) for own in group.values())
-                    yield f"details.{name}, the sum of {unit}", sums[unit], total
-            for key, own in group.items():
-                yield from _senses(f"details.{name}.{key}", own, own)
-        elif name == "binary_examples" and "polar" in sums:
-            yield f"details.{name}", sums["polar"], float(value) if isinstance(value, int | float) else 0.0
-        elif (metric := record.metrics.get(name)) and len(metric.terms) == 1 and len(metric.terms[0]) == 2:
+        if (metric := record.metrics.get(name)) and len(metric.terms) == 1 and len(metric.terms[0]) == 2:
             for key, ratio in zip(("precision", "recall"), metric.terms[0], strict=True):
-                own = _numbers(value)
-                if key in own:
+                if key in (own := _numbers(value)):
                     yield f"details.{name}.{key}", float(Metric([[ratio]]).score(sums, count)), own[key]
+            continue
+        groups = _groups(value)
+        if shares := [
+            (own.get("recall", own.get(rules.share)), own["gold"]) for own in groups.values() if "gold" in own
+        ]:
+            yield f"details.{name}, the sum of gold", gold, sum(whole for _, whole in shares)
+            if all(share is not None for share, _ in shares):
+                found = sum((share or 0) * whole / 100 for share, whole in shares)
+                yield f"details.{name}, the sum of right ones", right, found
+        for unit in _UNITS:
+            if unit in sums and name == "parts_of_speech":
+                yield f"details.{name}, the sum of {unit}", sums[unit], sum(own.get(unit, 0) for own in groups.values())
+        for label, own in groups.items():
+            key = f"details.{name}.{label}"
+            yield from ((f"{key}.{it}", sums[f"{label}_{it}"], own[it]) for it in own if f"{label}_{it}" in sums)
+            if {rules.harmonic, "precision", "recall", "gold"} <= own.keys():
+                both = own["precision"] + own["recall"]
+                yield f"{key}.{rules.harmonic}", 2 * own["precision"] * own["recall"] / (both or 1), own[rules.harmonic]
+                hits = own["recall"] * own["gold"] / 100
+                yield f"{key}.recall, times gold", round(hits), hits
+            elif rules.harmonic in own and set(_UNITS) <= own.keys():
+                whole = own["answered"] + own["instances"]
+                yield f"{key}.{rules.harmonic}", 200 * own["correct"] / (whole or 1), own[rules.harmonic]
+    labels, rows = record.confusion or ([], [])
+    if labels:
+        yield "details.confusion, the sum of the diagonal", right, sum(rows[i][i] for i in range(len(labels)))
 
 
-def _label(key: str, own: Mapping[str, float]) -> Iterator[Given]:
-    """The harmonic mean follows from precision and recall; the right and the guessed ones are whole numbers."""
-    mean = load_rules().harmonic
-    if {mean, "precision", "recall", "gold"} <= own.keys():
-        precision, recall = own["precision"], own["recall"]
-        expected = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        yield f"{key}.{mean}", expected, own[mean]
-        right = recall * own["gold"] / 100
-        yield f"{key}.recall, times gold", round(right), right
-        if precision and right:
-            yield f"{key}.precision, of the guessed", round(100 * right / precision), 100 * right / precision
-
-
-def _senses(key: str, expected: Mapping[str, float], own: Mapping[str, float]) -> Iterator[Given]:
-    for unit in expected.keys() & own.keys() & set(_UNITS):
-        yield f"{key}.{unit}", expected[unit], own[unit]
-    whole, mean = expected.get("answered", 0) + expected.get("instances", 0), load_rules().harmonic
-    if whole and mean in own:
-        yield f"{key}.{mean}", 200 * expected.get("correct", 0) / whole, own[mean]
-
-
-def _confusion(record: RunRecord, value: Mapping[str, object], right: float) -> Iterator[Given]:
-    """The matrix has a row for each gold label and a column for each predicted one."""
-    names, rows, labels = value.get("labels"), value.get("gold_by_predicted"), record.details.get("labels")
-    if not isinstance(names, list) or not isinstance(rows, list) or not isinstance(labels, Mapping):
-        return
-    counts = [[cell for cell in row if isinstance(cell, int)] if isinstance(row, list) else [] for row in rows]
-    if {len(names)} != {len(counts), *map(len, counts)}:
-        return
-    yield "details.confusion, the sum of the diagonal", right, sum(counts[i][i] for i in range(len(names)))
-    for i, name in enumerate(map(str, names)):
-        own, hits = _numbers(labels.get(name)), counts[i][i]
-        for key, whole in (("recall", sum(counts[i])), ("precision", sum(row[i] for row in counts))):
-            if key in own:
-                yield f"details.labels.{name}.{key}", 100 * hits / whole if whole else 0.0, own[key]
+def _groups(value: object) -> dict[str, dict[str, float]]:
+    return {str(key): _numbers(own) for key, own in value.items()} if isinstance(value, Mapping) else {}
 
 
 def _numbers(value: object) -> dict[str, float]:
     """The numbers of a mapping; empty for anything else."""
     found = value if isinstance(value, Mapping) else {}
     return {key: own for key, own in found.items() if isinstance(own, int | float) and not isinstance(own, bool)}
+
+
+def rescored(gold: Fields, predicted: Fields) -> dict[str, float]:
+    """The counts of one example, by the names that they have in examples.json.gz; those that its outputs determine."""
+    if "label" in gold:
+        return {"correct": float(gold["label"] == predicted["label"])}
+    if "answers" in gold:
+        both = [_answer(str(predicted["answer"]), str(right)) for right in gold["answers"]]
+        return dict(zip(load_rules().answers, map(max, zip(*both, strict=True)), strict=True))
+    if "chains" in gold:
+        sides = [[_mentions(chain) for chain in side["chains"]] for side in (gold, predicted)]
+        several = _chains(*([chain for chain in side if len(chain) > 1] for side in sides))
+        return {**_chains(*sides), **{f"{name}_without_singletons": count for name, count in several.items()}}
+    for name in ("entities", "arguments"):
+        if name in gold:
+            right, guessed = (set(_arguments(side[name])) for side in (gold, predicted))
+            return {"tp": len(right & guessed), "fp": len(guessed - right), "fn": len(right - guessed)}
+    return {}
+
+
+def _arguments(spans: Iterable[Fields]) -> list[tuple[object, ...]]:
+    """Spans as they are counted: without the predicate, V, and with the pieces of a continued one (C-X) together."""
+    found: list[tuple[str, list[tuple[int, int]]]] = []
+    for span in spans:
+        label, place = str(span["label"]), (int(span["start"]), int(span["end"]))
+        before = [pieces for name, pieces in found if name == label.removeprefix("C-")]
+        if label.startswith("C-") and before:
+            before[-1].append(place)
+        else:
+            found.append((label.removeprefix("C-"), [place]))
+    return [(label, *pieces) for label, pieces in found if label != "V"]
+
+
+def _answer(predicted: str, gold: str) -> tuple[float, float]:
+    """Whether the words are equal, and the share of common ones, in percent: precision and recall, harmonic mean."""
+    guess, right = (_words(text) for text in (predicted, gold))
+    common = sum((Counter(guess) & Counter(right)).values())
+    return 100.0 * (guess == right), 200 * common / (len(guess) + len(right)) if common else 0.0
+
+
+def _words(answer: str) -> list[str]:
+    plain = "".join(letter for letter in answer.lower() if letter not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", plain).split()
+
+
+def _mentions(chain: Iterable[Fields]) -> Mentions:
+    return frozenset((int(span["start"]), int(span["end"])) for span in chain)
+
+
+def _chains(gold: Sequence[Mentions], predicted: Sequence[Mentions]) -> dict[str, float]:
+    """The counts of MUC, B-cubed and CEAF-e."""
+    from scipy.optimize import linear_sum_assignment  # slow to import
+
+    shared = np.array([[len(one & other) for other in predicted] for one in gold]).reshape(len(gold), len(predicted))
+    sizes, guessed = (np.array([len(chain) for chain in side]) for side in (gold, predicted))
+    similarity = 2 * shared / (sizes[:, None] + guessed) if shared.size else shared
+    counts = {
+        "links": np.maximum(shared - 1, 0).sum(),
+        "gold_links": (sizes - 1).sum(),
+        "predicted_links": (guessed - 1).sum(),
+        "b_cubed_precision": (shared**2 / guessed).sum() if shared.size else 0,
+        "b_cubed_recall": (shared**2 / sizes[:, None]).sum() if shared.size else 0,
+        "gold_mentions": sizes.sum(),
+        "predicted_mentions": guessed.sum(),
+        "gold_chains": len(gold),
+        "predicted_chains": len(predicted),
+        "similarity": similarity[linear_sum_assignment(similarity, maximize=True)].sum(),
+    }
+    return {name: float(count) for name, count in counts.items()}

@@ -12,8 +12,8 @@ import pytest
 
 import results.audit.__main__
 from elmo.common.files import read_json, write_json
-from results.audit.predictions import rescored
 from results.audit.runs import audit, unsafe_name
+from results.audit.scores import rescored
 from results.publish import generated
 from results.publish import main as publish
 from results.records.collect import PUBLISHED, FoundRecord, collect
