@@ -10,14 +10,14 @@ from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.audit.runs import audit
 from results.experiments.experiment_file import load_experiment
+from results.figures.errors_removed import NAME as MAIN_FIGURE
+from results.figures.marks import Figure
+from results.figures.svg import picture, published_files
 from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
 from results.records.collect import Collection, collect
 from results.records.environment import full_commit, known_commits
 from results.records.printing import write
-from results.report.errors_removed import NAME as MAIN_FIGURE
-from results.report.figures import Figure
-from results.report.svg import picture, published_files
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
 from results.tables.page_texts import HEADLINE

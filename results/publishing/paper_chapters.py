@@ -7,13 +7,12 @@ from pathlib import Path
 
 from results.analysis.names import arm_title
 from results.experiments.experiment_file import load_experiment
+from results.figures.arm_gains import arm_gains
+from results.figures.curves import gains_by_perplexity, sample_efficiency
+from results.figures.marks import Figure, arms_of
+from results.figures.parts import layer_map
 from results.records.collect import Collection, Finding
-from results.report.charts.arm_gains import arm_gains
-from results.report.charts.layers import layer_map
-from results.report.charts.perplexities import gains_by_perplexity
-from results.report.charts.runs import sample_efficiency
 from results.report.experiments import table_efficiencies
-from results.report.figures import Figure, arms_of
 from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page
 from results.tables.formats import LAYOUTS

@@ -9,14 +9,14 @@ from results.analysis.panels import Panel, arms_note
 from results.analysis.rows import MINI, WARNED, Summary
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
+from results.figures.curves import convergence
+from results.figures.errors_removed import errors_removed
+from results.figures.marks import Figure
+from results.figures.svg import picture
 from results.publishing.paper_chapters import contents, shown_chapter
 from results.records.collect import Collection
 from results.records.printing import without_markup
 from results.report.blocks import CHARTS, blocks_of
-from results.report.charts.runs import convergence
-from results.report.errors_removed import errors_removed
-from results.report.figures import Figure
-from results.report.svg import picture
 from results.tables.others_tables import anchors_table, costs_table, load_others
 from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
 from results.tables.paper_tables import (

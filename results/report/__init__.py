@@ -1,1 +1,1 @@
-"""`python -m results.report`: all runs on one self-contained HTML page, and its figures as SVG, PNG and PDF files."""
+"""`python -m results.report`: all runs on one self-contained HTML page, and its figures as SVG files."""

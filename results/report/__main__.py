@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,18 +13,17 @@ from results.analysis.aggregate import summarise
 from results.analysis.rows import Summary
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
+from results.figures.arm_gains import arm_gains
+from results.figures.curves import gains_by_perplexity
+from results.figures.marks import Figure
+from results.figures.svg import captioned, standalone_svg
 from results.records.collect import PUBLISHED
 from results.records.printing import write
-from results.report.blocks import CHARTS, TaskBlock, blocks_of, convergence_of, layers_of_all, main_figures
-from results.report.charts.arm_gains import arm_gains
-from results.report.charts.perplexities import joined_panels
+from results.report.blocks import TaskBlock, blocks_of, convergence_of, layers_of_all, main_figures
 from results.report.example_browser import example_parts
 from results.report.experiments import is_shown, layer_groups, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
-from results.report.figures import MOST_PANELS, Figure, joined
-from results.report.image_files import can_paint, write_images
 from results.report.page import PageInfo, PagePart, page
-from results.report.svg import captioned, standalone_svg
 from results.tables.run_options import Chosen, add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
@@ -38,7 +38,7 @@ _EPILOG = """\
 examples:
   python -m results.report                                     your own runs -> results/report.html
   python -m results.report --published --out published.html    the runs behind the README's tables
-  python -m results.report --data mini --figures figures       the page, and its figures as SVG, PNG and PDF
+  python -m results.report --data mini --figures figures       the page, and its figures as SVG
   python -m results.report --published --experiment figure1 --figures figures   the runs of one experiment"""
 
 
@@ -81,7 +81,7 @@ def _write_report(options: argparse.Namespace) -> int:
         _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
         if options.figures is not None:
             by_arm = map(arm_gains, others)
-            by_perplexity = [figure for table in others for figure in joined_panels(table)]
+            by_perplexity = [figure for table in others for figure in gains_by_perplexity(table)]
             _write_figures(
                 options.figures, list(filter(None, [*figures, layers, speed, *by_arm, *by_perplexity])), blocks
             )
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "--figures",
         type=Path,
         metavar="DIR",
-        help="also the figures, without titles, and multi-panel ones: as SVG; with matplotlib also as PNG and PDF",
+        help="also the figures, as SVG without their titles",
     )
     return parser
 
@@ -141,22 +141,20 @@ def _write_page(path: Path, text: str, summary: Summary) -> None:
 
 
 def _write_figures(folder: Path, main_ones: Sequence[Figure], blocks: Sequence[TaskBlock]) -> None:
-    """Each figure without its title, which is for a paper's caption, and those of a kind as panels of one figure."""
+    """Each figure without its title, which is for a paper's caption; a number tells figures of one name apart."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = [*main_ones, *(chart.figure for block in blocks for chart in (*block.charts, *block.more))]
     figures += [figure.narrow for figure in figures if figure.narrow]
-    for key, kind in CHARTS.items():
-        own = [chart.figure for block in blocks for chart in block.charts if chart.kind == key]
-        figures += [joined(own, key, kind.text)] if 1 < len(own) <= MOST_PANELS else []
+    names = Counter[str]()
     for figure in figures:
-        (folder / f"{figure.name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
-    if not can_paint():
-        remedy = "for PNG and PDF, in the checkout, pip install -e '.[figures]'"
-        write(f"{folder}: {len(figures)} figures as SVG; {remedy}\n", sys.stdout)
-        return
-    for figure in figures:
-        write_images(figure, folder)
-    write(f"{folder}: {len(figures)} figures, each as SVG, PNG and PDF\n", sys.stdout)
+        names[figure.name.casefold()] += 1
+        number = names[figure.name.casefold()]
+        name = f"{figure.name}-{number}" if number > 1 else figure.name
+        (folder / f"{name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
+    write(
+        f"{folder}: {len(figures)} figures as SVG; one as PDF: rsvg-convert -f pdf FIGURE.svg -o FIGURE.pdf\n",
+        sys.stdout,
+    )
 
 
 if __name__ == "__main__":

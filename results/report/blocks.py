@@ -1,24 +1,24 @@
 """Blocks of the report: a task on a data set with its charts, in the order of the page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of, split_panels
 from results.analysis.rows import MINI, Group, Summary
 from results.breakdown.gains import FEWEST, Breakdown, break_down
-from results.records.collect import FoundRecord
-from results.report.charts.axes import Arms
-from results.report.charts.classes import (
+from results.figures.curves import convergence, learning_curves, sample_efficiency, seed_scatter
+from results.figures.errors_removed import errors_removed
+from results.figures.marks import Arms, Figure, arms_of, titled
+from results.figures.parts import (
     class_differences,
     confusion_difference,
     confusion_matrix,
     kind_gains,
+    layer_map,
+    layer_weights,
     per_class,
 )
-from results.report.charts.layers import layer_map, layer_weights
-from results.report.charts.runs import convergence, learning_curves, sample_efficiency, seed_scatter
-from results.report.errors_removed import errors_removed
-from results.report.figures import Figure, arms_of, titled
+from results.records.collect import FoundRecord
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def blocks_of(
             notes = [*breakdown.notes, *([f"Of an older recipe of the task: {old}."] if old else [])]
             blocks.append(TaskBlock(panel, charts, more, notes))
             of_row, more = [], []  # those of the row are in its first block
-    return _with_unique_names(blocks)
+    return blocks
 
 
 def main_figures(summary: Summary) -> list[Figure]:
@@ -165,21 +165,3 @@ def _charts(panel: Panel, arms: Arms) -> list[Chart]:
         "layers": [layer_weights(panel, arms)],
     }
     return [Chart(kind, figure) for kind, figures in found.items() for figure in figures if figure]
-
-
-def _with_unique_names(blocks: Sequence[TaskBlock]) -> list[TaskBlock]:
-    """Renames figures so that no two have the same file name."""
-    taken: set[str] = set()
-
-    def named(chart: Chart) -> Chart:
-        name, number = chart.figure.name, 1
-        while name.casefold() in taken:
-            number += 1
-            name = f"{chart.figure.name}-{number}"
-        taken.add(name.casefold())
-        return replace(chart, figure=replace(chart.figure, name=name))
-
-    return [
-        replace(block, charts=[named(chart) for chart in block.charts], more=[named(chart) for chart in block.more])
-        for block in blocks
-    ]

@@ -9,13 +9,13 @@ from results.analysis.rows import Group, Summary, TableRow
 from results.breakdown.gains import break_down
 from results.experiments.experiment import Experiment
 from results.experiments.experiment_file import load_experiment
+from results.figures.arm_gains import arm_gains
+from results.figures.curves import gains_by_perplexity
+from results.figures.marks import Figure, arms_of
+from results.figures.parts import kind_gains
+from results.figures.svg import both_forms, captioned
 from results.records.collect import Collection, FoundRecord
-from results.report.charts.arm_gains import arm_gains
-from results.report.charts.classes import kind_gains
-from results.report.charts.perplexities import gains_by_perplexity
-from results.report.figures import Figure, arms_of
-from results.report.page import PagePart, both_forms
-from results.report.svg import captioned
+from results.report.page import PagePart
 from results.tables.cells import Sheet
 from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
 from results.tables.experiment_table import SCORES, experiment_page

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from elmo.common.files import read_json
 from results.analysis.names import Shape
+from results.figures.axes import Scale, fitted, text_width
+from results.figures.marks import WIDTH, Dot, Figure, Label, Mark
+from results.figures.svg import captioned
 from results.records.typed_json import decode
-from results.report.figures import WIDTH, Dot, Figure, Label, Mark, Scale, fitted, text_width
-from results.report.svg import captioned
 
 FILE = "senses.json"
 LOOKS: Sequence[tuple[str, Shape]] = (

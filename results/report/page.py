@@ -11,12 +11,12 @@ from elmo.common.durations import duration
 from results.analysis.names import load_names, sort_key, task_name
 from results.analysis.panels import Panel, split_panels
 from results.analysis.rows import Summary, arm_titles
+from results.figures.marks import PALETTE, Figure, arms_of
+from results.figures.svg import both_forms, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
 from results.report.blocks import CHARTS, Chart, TaskBlock
 from results.report.cards import counted, failure_cards, run_cards
-from results.report.figures import PALETTE, Figure, arms_of
 from results.report.score_table import Links, Place, command_line, score_table
-from results.report.svg import inline_svg, swatch
 from results.tables.cells import TITLES, legend
 from results.tables.formats import COMMAND
 
@@ -168,15 +168,6 @@ def _answer(figures: Sequence[Figure]) -> str:
         captions.add(figure.caption)
         shown += f'<p class="answer">{escape(figure.title)}.</p>{both_forms(figure, caption)}'
     return shown
-
-
-def both_forms(figure: Figure, caption: str) -> str:
-    """The figure in the form that fits the screen, above the caption if there is one."""
-    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return (
-        f'<figure class="card answers"><div class="wide">{inline_svg(figure)}</div>'
-        f'<div class="narrow">{inline_svg(figure.narrow or figure)}</div>{below}</figure>'
-    )
 
 
 def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:

@@ -11,8 +11,8 @@ from results.analysis.names import arm_title, common_title
 from results.analysis.panels import Panel
 from results.analysis.rows import Group, Summary, TableRow
 from results.analysis.verdict import verdicts
+from results.figures.axes import with_minus
 from results.records.record import RunRecord
-from results.report.figures import with_minus
 from results.tables.cells import compared_groups, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
 

@@ -19,9 +19,9 @@ from results.analysis.names import (
     task_title,
 )
 from results.experiments.experiment_file import load_experiment
+from results.figures.marks import PALETTE
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
-from results.report.figures import PALETTE
 from results.tables.page_texts import HEADLINE, TABLE1
 from tests.results.making import make_record, run_table, save
 
@@ -59,7 +59,7 @@ def test_results_name_no_task_arm_or_metric(repository):
         ('STATIC = "word2vec"', True),
         ("# as in SQuAD", True),
         ("from elmo.common.files import read_json", False),
-        ("pip install -e '.[figures]'", False),
+        ("pip install -e '.[joblib]'", False),
         ('os.environ.get("ELMO_CACHE")', False),
         ("the inner system remembers", False),
     ],

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from results.report.figures import PALETTE, tint
+from results.figures.axes import tint
+from results.figures.marks import PALETTE
 from results.report.page import STYLE
 from tests.results.making import make_record, run_report, save
 from tests.results.report.conftest import save_runs

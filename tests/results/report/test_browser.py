@@ -35,7 +35,7 @@ def test_the_script_sorts_filters_and_hides_arms(page):
       steps.chosen = [press("NER").ariaPressed, rows(), all("section.task").filter(e => !e.hidden).length];
       steps.all = [press("NER").ariaPressed, rows().length];
       const search = all("#search")[0];
-      const fold = all("#scores details").find(e => e.querySelector("tbody"));
+      const fold = all("#scores > details").find(e => e.querySelector("tbody"));
       const closed = !fold.open;
       search.value = "Accuracy mini";
       search.dispatchEvent(new Event("input"));

@@ -6,8 +6,8 @@ import re
 import pytest
 
 import results.report.__main__ as report
+from results.figures.marks import WIDTH, Dot
 from results.report.explorer import explorer, read_senses, word_figure
-from results.report.figures import WIDTH, Dot
 from tests.results.making import make_record, save
 
 

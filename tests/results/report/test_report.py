@@ -11,15 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
-
 from results.records.record import Mix, RunError
 from results.report.__main__ import main
 from tests.results.making import make_record, run_report, save
 
 ROOT = Path(__file__).parents[3]
 VOID = {"meta", "br", "img", "link", "hr", "input"}
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Outline(HTMLParser):
@@ -49,12 +46,6 @@ class Outline(HTMLParser):
         self.text.append(data)
 
 
-@pytest.fixture
-def without_matplotlib(monkeypatch):
-    """Figures as SVG alone, which is much faster."""
-    monkeypatch.setattr("results.report.image_files.find_spec", lambda name: None)
-
-
 def test_everything_is_on_the_page(capsys, runs):
     status, text = run_report(runs)
     assert status == 0
@@ -72,7 +63,7 @@ def test_everything_is_on_the_page(capsys, runs):
     assert text.count("<svg") > 8
 
 
-def test_the_runs_of_one_experiment(without_matplotlib, runs, tmp_path, capsys):
+def test_the_runs_of_one_experiment(runs, tmp_path, capsys):
     """Figure 2 on records made by hand: the runs of its cells alone, and its figure as a file."""
     for task, settings in (("ner", {}), ("sst5", {}), ("ner", {"trainer.lr": 0.5})):
         record = make_record(70.0, task=task, features="elmo", variant=settings)
@@ -169,7 +160,7 @@ def test_the_page_of_a_large_grid_stays_small(monkeypatch, tmp_path):
     assert text.count("trainer.lr=0.001") == 200, "a card for each"
 
 
-def test_figures_of_many_other_settings_are_left_to_files(without_matplotlib, tmp_path):
+def test_figures_of_many_other_settings_are_left_to_files(tmp_path):
     for setting in range(60):
         variant = {"trainer.x": setting} if setting else {}
         for features in ("glove", "elmo"):
@@ -224,50 +215,22 @@ def test_a_path_that_cannot_be_written_is_reported(capsys, runs):
     assert str(taken) in capsys.readouterr().err
 
 
-def test_figures_as_svg_png_and_pdf(capsys, tmp_path):
-    pytest.importorskip("matplotlib")
-    for features, score in (("glove", 60.0), ("elmo", 70.0)):
-        record = make_record(score, features=features)
-        save(tmp_path / "runs", dataclasses.replace(record, mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)}))
-    folder = tmp_path / "figures"
-    assert run_report(tmp_path / "runs", "--figures", folder)[0] == 0
-    stems = {path.stem for path in folder.glob("*.svg")}
-    assert stems == {"errors-removed", "errors-removed-phone", "seeds-paper-ner", "layers-paper-ner"}
-    assert stems == {path.stem for path in folder.glob("*.png")} == {path.stem for path in folder.glob("*.pdf")}
-    for path in folder.glob("*.png"):
-        assert path.read_bytes().startswith(PNG)
-        assert path.stat().st_size > 3000
-    for path in folder.glob("*.pdf"):
-        content = path.read_bytes()
-        assert content.startswith(b"%PDF-")
-        assert (b"/Type3" in content, b"/Type0" in content) == (False, True), "publishers refuse fonts of type 3"
-    assert "4 figures, each as SVG, PNG and PDF" in capsys.readouterr().out
-
-
-def test_figures_for_papers_have_no_title_but_panels_have_theirs(without_matplotlib, runs):
+def test_figures_are_files_without_titles(capsys, runs):
     save(runs, make_record(50.0, data="mini", task="ner"))
     folder = runs.parent / "figures"
-    run_report(runs, "--figures", folder)
-    shown = {
-        name: "".join(re.findall(r"<text.*?>(.*?)</text>", (folder / f"{name}.svg").read_text(encoding="utf-8")))
-        for name in ("errors-removed-mini", "seeds-mini-sst5", "seeds")
-    }
-    assert "ELMo removes" not in shown["errors-removed-mini"]
-    assert "mini SST-5" not in shown["seeds-mini-sst5"]
-    assert ("(a) " in shown["seeds"], "(b) " in shown["seeds"], "(c) " in shown["seeds"]) == (True, True, False)
-
-
-def test_without_matplotlib_there_are_svg_files_and_the_remedy(capsys, without_matplotlib, runs):
-    folder = runs.parent / "figures"
     assert run_report(runs, "--figures", folder)[0] == 0
-    stems = {path.stem for path in folder.glob("*.svg")}
-    assert {"errors-removed-mini", "seeds-mini-sst5", "curves-mini-sst5", "layers-mini-sst5"} <= stems
-    assert {"efficiency-mini-sst5", "classes-mini-sst5", "confusion-mini-sst5"} <= stems
-    assert not [*folder.glob("*.png"), *folder.glob("*.pdf")]
-    assert "pip install -e '.[figures]'" in capsys.readouterr().out
+    stems = {path.stem for path in folder.iterdir()}
+    assert {"errors-removed-mini", "errors-removed-mini-phone", "convergence", "seeds-mini-ner"} <= stems
+    assert {
+        f"{kind}-mini-sst5" for kind in ("seeds", "curves", "layers", "efficiency", "classes", "confusion")
+    } <= stems
+    assert f"{len(stems)} figures as SVG" in capsys.readouterr().out
+    for name, title in (("errors-removed-mini", "ELMo removes"), ("seeds-mini-sst5", "mini SST-5")):
+        shown = re.findall(r"<text.*?>(.*?)</text>", (folder / f"{name}.svg").read_text(encoding="utf-8"))
+        assert title not in "".join(shown)
 
 
-def test_figures_of_one_name_get_files_of_their_own(without_matplotlib, runs):
+def test_figures_of_one_name_get_files_of_their_own(runs):
     for data in ("a/b", "a b"):  # both are a-b in a file's name
         save(runs, make_record(50.0, data=data))
     folder = runs.parent / "figures"

@@ -8,21 +8,8 @@ from results.analysis.names import default_pair, load_names
 from results.analysis.panels import Panel, arms_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import MINI, arm_titles
-from results.report.figures import (
-    WIDTH,
-    Arm,
-    ChartLine,
-    Dot,
-    Figure,
-    Label,
-    Mark,
-    Scale,
-    arms_of,
-    fitted,
-    shown_tick,
-    text_width,
-    with_minus,
-)
+from results.figures.axes import Scale, fitted, legend, shown_tick, with_minus
+from results.figures.marks import WIDTH, Arm, Arms, ChartLine, Figure, Label, Mark, arms_of
 from results.tables.cells import FEW_SEEDS_NOTE, MARK, shown_interval
 
 NAME = "errors-removed"
@@ -88,15 +75,11 @@ class _Layout:
     first: float
     second: float
     lane: float
-
-    @property
-    def name_room(self) -> float:
-        """Names are left of the plot, or above it together with the scores."""
-        return self.left - 36 if self.left > 100 else self.width - 130
+    names: float  # left of the plot, or above it together with the scores
 
 
-WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50)
-PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lane=86)
+WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50, names=208)
+PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lane=86, names=WIDTH - 130)
 
 
 def errors_removed(
@@ -117,31 +100,33 @@ def errors_removed(
     titles = arm_titles(features, groups)
     first, second = (titles[arm] for arm in compared)
     arms = arms_of(titles | {compared[1]: second.removeprefix("+ ")})
-    found = [own for panel in panels if (own := _comparison(panel, arms, compared))]
-    if not found:
+    lanes = [lane for panel in panels if (lane := _comparison(panel, arms, compared))]
+    if not lanes:
         return None
-    only_mini = all(panel.row.data == MINI for panel in panels)
+    mini = all(panel.row.data == MINI for panel in panels)
     caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 minus the baseline's score."
-    if any(own.interval for own in found):
+    if any(lane.interval for lane in lanes):
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
-    pale = any(value.few_seeds for own in found for value in own.others)
-    few = pale or any(own.interval and own.interval.few_seeds for own in found)
+    pale = any(value.few_seeds for lane in lanes for value in lane.others)
+    few = pale or any(lane.interval and lane.interval.few_seeds for lane in lanes)
     notes = list(filter(None, [arms_title(main_arms or {}, panels)]))
     below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
-    figure = Figure(
-        NAME + "-mini" * only_mini,
-        "Mini data: " * only_mini + _finding(found),
-        caption,
-        *_drawn(found, WIDE, f"{first} → {second}", below),
-        WIDE.width,
-        " ".join([*(own.numbers for own in found), *(f"{note}." for note in notes)]),
+    numbers = " ".join([*(lane.numbers for lane in lanes), *(f"{note}." for note in notes)])
+    wide, narrow = (
+        Figure(
+            f"{NAME}{'-mini' * mini}{'-phone' * (layout is PHONE)}",
+            "Mini data: " * mini + _finding(lanes),
+            caption,
+            *_drawn(lanes, layout, f"{first} → {second}", below),
+            layout.width,
+            numbers,
+        )
+        for layout in (WIDE, PHONE)
     )
-    height, marks = _drawn(found, PHONE, f"{first} → {second}", below)
-    narrow = replace(figure, name=f"{figure.name}-phone", height=height, marks=marks, width=PHONE.width)
-    return replace(figure, narrow=narrow)
+    return replace(wide, narrow=narrow)
 
 
-def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]) -> _Comparison | None:
+def _comparison(panel: Panel, arms: Arms, compared: tuple[str, str]) -> _Comparison | None:
     """What is drawn of a panel; None if it does not have both arms, or no errors to remove."""
     row, label = panel.row, panel.label
     pair, share = row.pair(label), row.error_cut(label)
@@ -171,26 +156,25 @@ def _comparison(panel: Panel, arms: Mapping[str, Arm], compared: tuple[str, str]
     )
 
 
-def _finding(found: Sequence[_Comparison]) -> str:
+def _finding(lanes: Sequence[_Comparison]) -> str:
     """What the intervals show, in a sentence."""
-    name, size = found[0].main.arm.title, len(found)
-    apart = [own for own in found if own.shortened and own.sign > 0]
-    apart = apart if len(apart) < sum(own.sign > 0 for own in found) else []
-    up = [own.main.share for own in found if own.sign > 0 and own not in apart]
-    down = [own.name for own in found if own.sign < 0]
-    unclear = [own.name for own in found if not own.sign]
+    name, size = lanes[0].main.arm.title, len(lanes)
+    better = [lane for lane in lanes if lane.sign > 0]
+    apart = [lane for lane in better if lane.shortened]
+    apart = apart if len(apart) < len(better) else []
+    shares = [round(lane.main.share) for lane in better if lane not in apart]
     parts = []
-    if up:
-        low, high = round(min(up)), round(max(up))
-        between = f"{low}" if low == high else f"{low} to {high}"
-        number = f"all {size}" if len(up) == size else f"{len(up)} of {size}"
-        shares = ", ".join(f"{round(own.main.share)}{NO_BREAK}% on {own.name} ({own.shortened})" for own in apart)
-        where = found[0].name if size == 1 else f"{number} data sets"
+    if shares:
+        between = " to ".join(map(str, dict.fromkeys([min(shares), max(shares)])))
+        number = f"all {size}" if len(shares) == size else f"{len(shares)} of {size}"
+        where = lanes[0].name if size == 1 else f"{number} data sets"
         parts.append(f"{name} removes {between}{NO_BREAK}% of the baseline's errors on {where}")
-        parts += [shares] * bool(shares)
-    if down:
+    if apart:
+        named = [f"{round(lane.main.share)}{NO_BREAK}% on {lane.name} ({lane.shortened})" for lane in apart]
+        parts.append(", ".join(named))
+    if down := [lane.name for lane in lanes if lane.sign < 0]:
         parts.append(f"{'it' if parts else name} adds errors on {_listed(down)}")
-    if unclear:
+    if unclear := [lane.name for lane in lanes if not lane.sign]:
         where = _listed(unclear)
         parts.append(f"unclear on {where}" if parts else f"The effect of {name} on {where} is unclear")
     return "; ".join(parts)
@@ -201,36 +185,34 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _drawn(
-    found: Sequence[_Comparison], layout: _Layout, scores_header: str, below: Sequence[str]
+    lanes: Sequence[_Comparison], layout: _Layout, scores_header: str, below: Sequence[str]
 ) -> tuple[float, list[Mark]]:
     """Height and marks, with these lines below the axis."""
-    low, high = _limits(found)
-    values = [value.share for own in found for value in (own.main, *own.others)]
+    low, high = _limits(lanes)
+    values = [value.share for lane in lanes for value in (lane.main, *lane.others)]
     left = layout.left + OFF_SCALE * any(value < low for value in values)
     right = layout.right - OFF_SCALE * any(value > high for value in values)
     scale = Scale(low, high, left, right)
-    marks = _legend(found, layout.width)
+    marks = _legend(lanes, layout.width)
     top = max(mark.y for mark in marks if isinstance(mark, Label)) + HEADER
-    bottom = top + layout.lane * len(found)
+    bottom = top + layout.lane * len(lanes)
     marks.append(Label(layout.width - 8, top - 4, fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"))
-    for tick in scale.ticks():
-        marks.append(Label(scale.at(tick), bottom + 16, with_minus(shown_tick(tick + 0.0)), "muted", 11, "middle"))
+    marks += [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in scale.ticks()]
     marks.append(Label((left + right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
-    for lane, own in enumerate(found):
-        marks += _lane(own, layout, scale, top + lane * layout.lane)
-    for number, line in enumerate(below):
-        marks.append(Label(8, bottom + 54 + 16 * number, line, "muted", 11))
+    for number, lane in enumerate(lanes):
+        marks += _lane(lane, layout, scale, top + number * layout.lane)
+    marks += [Label(8, bottom + 54 + 16 * number, line, "muted", 11) for number, line in enumerate(below)]
     return bottom + (46 + 16 * len(below) if below else 42), marks
 
 
-def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:
+def _limits(lanes: Sequence[_Comparison]) -> tuple[float, float]:
     """The ends of the scale: with zero, the main arm, its intervals and the paper; other arms only if they are near."""
-    ends = [0.0, *(own.main.share for own in found)]
-    ends += [end for own in found if own.interval for end in own.interval.ends]
-    ends += [value.share for own in found for value in own.others if value.hollow]
+    ends = [0.0, *(lane.main.share for lane in lanes)]
+    ends += [end for lane in lanes if lane.interval for end in lane.interval.ends]
+    ends += [value.share for lane in lanes for value in lane.others if value.hollow]
     low, high = max(min(ends), -100.0), min(max(ends), 100.0)
     near = (high - low) / 2 or 10.0
-    inside = [v.share for own in found for v in own.others if low - near <= v.share <= high + near]
+    inside = [v.share for lane in lanes for v in lane.others if low - near <= v.share <= high + near]
     low, high = min([low, *inside]), max([high, *inside])
     margin = (high - low) * 0.04 or 1.0
     first, second, *_ = Scale(low - margin, high + margin, 0, 1).ticks()
@@ -239,26 +221,18 @@ def _limits(found: Sequence[_Comparison]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _legend(found: Sequence[_Comparison], width: float) -> list[Mark]:
-    """Marker and name of all that is drawn, on as many lines as they need."""
-    drawn = {(v.arm, v.hollow): None for own in found for v in (own.main, *own.others)}
-    main, x, y = found[0].main.arm, 12.0, 10.0
-    marks: list[Mark] = []
-    for arm, hollow in sorted(drawn, key=lambda item: (item[0] != main, not item[1])):
-        with_interval = arm == main and any(own.interval for own in found)
-        title = arm.title + ", 95 % interval" * with_interval
-        room = 20 + text_width(title) + 14
-        if marks and x + room > width:
-            x, y = 12.0, y + 20
-        if with_interval:
-            marks.append(ChartLine([(x - 4, y), (x + 14, y)], arm.colour, 3))
-        marks.append(Dot(x + 5, y, arm.colour, arm.shape, 5.0, hollow=hollow))
-        marks.append(Label(x + 20, y + 4, fitted(title, width - 36), "ink", 12))
-        x += room
-    return marks
+def _legend(lanes: Sequence[_Comparison], width: float) -> list[Mark]:
+    """All that is drawn: the main arm first, then the paper."""
+    main = lanes[0].main.arm
+    others = {value.arm: "hollow" if value.hollow else "dot" for lane in lanes for value in lane.others}
+    if any(lane.interval for lane in lanes):
+        entries = [(replace(main, title=f"{main.title}, 95 % interval"), "interval")]
+    else:
+        entries = [(main, "dot")]
+    return legend([*entries, *sorted(others.items(), key=lambda item: item[1] != "hollow")], width)
 
 
-def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[Mark]:
+def _lane(lane: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[Mark]:
     """The texts and marks of one comparison."""
     end = layout.width - 8
     marks: list[Mark] = [ChartLine([(8, top), (end, top)], "grid", 1)]
@@ -266,48 +240,46 @@ def _lane(own: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[M
         line = [(scale.at(tick), top + layout.first - 14), (scale.at(tick), top + layout.lane)]
         marks.append(ChartLine(line, "grid" if tick else "muted", 1 if tick else 1.5))
     marks += [
-        Label(8, top + 20, fitted(own.name, layout.name_room, 13), "ink", 13, bold=True),
-        Label(8, top + 36, fitted(own.below, layout.name_room, 11), "muted", 11),
-        Label(end, top + 20, own.scores, "ink", 13, "end", bold=True),
-        Label(end, top + 36, own.shown_share, "muted", 11, "end"),
+        Label(8, top + 20, fitted(lane.name, layout.names, 13), "ink", 13, bold=True),
+        Label(8, top + 36, fitted(lane.below, layout.names, 11), "muted", 11),
+        Label(end, top + 20, lane.scores, "ink", 13, "end", bold=True),
+        Label(end, top + 36, lane.shown_share, "muted", 11, "end"),
     ]
     first, second = top + layout.first, top + layout.second
-    if own.interval:
-        ends = [min(max(e, scale.low), scale.high) for e in own.interval.ends]
-        title = f"{own.name}: 95 % interval {shown_interval(own.interval, ' to ', sign='-')} %"
-        line = [(scale.at(end), first) for end in ends]
-        marks.append(ChartLine(line, own.main.arm.colour, 3, title=title, arm=own.main.arm.features))
-        marks += [_arrow_head(scale.start, first, -1, own.main.arm)] * (own.interval.low < scale.low)
-        marks += [_arrow_head(scale.end, first, 1, own.main.arm)] * (own.interval.high > scale.high)
+    if lane.interval:
+        ends = [min(max(end, scale.low), scale.high) for end in lane.interval.ends]
+        title = f"{lane.name}: 95 % interval {shown_interval(lane.interval, ' to ', sign='-')} %"
+        marks.append(lane.main.arm.line([(scale.at(end), first) for end in ends], 3, title))
+        marks += [_arrow_head(scale.start, first, -1, lane.main.arm)] * (lane.interval.low < scale.low)
+        marks += [_arrow_head(scale.end, first, 1, lane.main.arm)] * (lane.interval.high > scale.high)
     outside = {-1: 0, 1: 0}
     taken: list[float] = []
-    for value in (*own.others, own.main):
-        title = f"{own.name}: {value}"
-        x, y = scale.at(value.share), first
-        if value is not own.main:
+    for value in (*lane.others, lane.main):
+        x, y, arm = scale.at(value.share), first, value.arm
+        if value is not lane.main:
             y = second + 9 * any(abs(x - other) < 10 for other in taken)  # next to a marker, not on it
             taken.append(x)
-        arm = value.arm.features
-        opacity = PALE if value.few_seeds else 1.0
-        look = Dot(x, y, value.arm.colour, value.arm.shape, 5.0, opacity, title, value.hollow, arm)
+        dot = replace(arm.dot(x, y, 5, f"{lane.name}: {value}"), hollow=value.hollow)
+        dot = replace(dot, opacity=PALE) if value.few_seeds else dot
         side = -1 if value.share < scale.low else 1 if value.share > scale.high else 0
         if not side:
-            marks.append(look)
+            marks.append(dot)
             continue
         y = second - 14 * outside[side]
         outside[side] += 1
+        share = _percent(value.share)
         edge = scale.start - OFF_SCALE if side < 0 else scale.end + OFF_SCALE
         marks += [
-            ChartLine([(edge, y), (edge - 10 * side, y)], value.arm.colour, 2, arm=arm),
-            _arrow_head(edge, y, side, value.arm),
-            replace(look, x=edge - 14 * side, y=y),
-            Label(edge - 22 * side, y + 4, _percent(value.share), "muted", 11, "end" if side > 0 else "start", arm=arm),
+            arm.line([(edge, y), (edge - 10 * side, y)]),
+            _arrow_head(edge, y, side, arm),
+            replace(dot, x=edge - 14 * side, y=y),
+            Label(edge - 22 * side, y + 4, share, "muted", 11, "end" if side > 0 else "start", arm=arm.features),
         ]
     return marks
 
 
 def _arrow_head(x: float, y: float, side: int, arm: Arm) -> ChartLine:
-    return ChartLine([(x - 5 * side, y - 4), (x, y), (x - 5 * side, y + 4)], arm.colour, 2, arm=arm.features)
+    return arm.line([(x - 5 * side, y - 4), (x, y), (x - 5 * side, y + 4)])
 
 
 def _percent(share: float) -> str:

@@ -3,28 +3,15 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from results.analysis.interval import Interval, corrected_signs
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, TableRow
 from results.experiments.experiment import ArmCost
-from results.report.errors_removed import AXIS
-from results.report.figures import (
-    WIDTH,
-    ChartLine,
-    Dot,
-    Figure,
-    Label,
-    Mark,
-    Scale,
-    fitted,
-    shown_tick,
-    spread,
-    text_width,
-    with_minus,
-)
+from results.figures.axes import Scale, fitted, legend, spread, text_width, vertical_ticks, with_minus, with_notes
+from results.figures.errors_removed import AXIS
+from results.figures.marks import WIDTH, Arm, ChartLine, Dot, Figure, Label, Mark
 from results.tables.arms_table import shown_milliseconds, shown_parameters
 from results.tables.cells import FEW_SEEDS_NOTE, MARK, shown_interval
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable
@@ -34,7 +21,6 @@ WIDE, PHONE = 860.0, WIDTH
 NAMES = 168.0  # pixels at the left, for names
 COSTS = 106.0  # pixels of the column of costs
 WIDE_LANE, PHONE_LANE = 36.0, 24.0
-POWERS = [10.0**power for power in range(-2, 7)]
 COST = "ms per 1,000 tokens"
 
 
@@ -61,8 +47,8 @@ class _Share:
     @property
     def number(self) -> str:
         """Our share, or in brackets the published one."""
-        found = f"({self.published:.1f})" if self.ours is None and self.published is not None else ""
-        return with_minus(found if self.ours is None else f"{self.ours:.1f}{self.marks}")
+        published = "" if self.published is None else f"({self.published:.1f})"
+        return with_minus(published if self.ours is None else f"{self.ours:.1f}{self.marks}")
 
     @property
     def text(self) -> str:
@@ -79,8 +65,8 @@ class _Lane:
 
     title: str
     cost: ArmCost | None
-    shares: Sequence[_Share]
-    scores: Sequence[tuple[str, str]] = ()  # number, metric
+    shares: list[_Share]
+    scores: list[tuple[str, str]]  # number, metric
 
     @property
     def cost_text(self) -> str:
@@ -95,8 +81,8 @@ class _Lane:
 
     def numbers(self, tasks: Sequence[str]) -> str:
         """All that is drawn, as text."""
-        found = [" ".join(score) for score in self.scores] or [share.text for share in self.shares]
-        shown = [f"{task} {text}" for task, text in zip(tasks, found, strict=True) if text]
+        texts = [" ".join(score) for score in self.scores] or [share.text for share in self.shares]
+        shown = [f"{task} {text}" for task, text in zip(tasks, texts, strict=True) if text]
         return f"{self.title} ({self.cost_text}): {'; '.join(shown)}."
 
 
@@ -109,28 +95,23 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     with_runs = [arm for arm in experiment.arms if any(line.runs.group(arm) for line in table.lines)]
     if not experiment.costs or len(with_runs) < FEWEST or not lines:
         return None
-    rows = [{arm: table.against_base(line, arm) for arm in experiment.arms} for line in lines]
-    signs = [corrected_signs({arm: row.interval() for arm, row in own.items()}) for own in rows]
-    lanes = [
-        _Lane(
-            table.titles[arm],
-            experiment.costs.get(arm),
-            [_share(table, line, arm, row[arm], sign[arm]) for line, row, sign in zip(lines, rows, signs, strict=True)],
-            [_baseline(line, base) for line in lines] if arm == base else (),
-        )
-        for arm in experiment.arms
-    ]
-    shown = [lane for lane in lanes if lane.scores or any(share.text for share in lane.shares)]
+    lanes = {arm: _Lane(table.titles[arm], experiment.costs.get(arm), [], []) for arm in experiment.arms}
+    for line in lines:
+        rows = {arm: table.against_base(line, arm) for arm in experiment.arms}
+        signs = corrected_signs({arm: row.interval() for arm, row in rows.items()})
+        for arm, row in rows.items():
+            lanes[arm].shares.append(_share(table, line, arm, row, signs[arm]))
+        if group := line.runs.group(base):
+            lanes[base].scores.append((f"{group.mean:.1f}", metric_title(group.metric, group.records[0])))
+    shown = [lane for lane in lanes.values() if lane.scores or any(share.text for share in lane.shares)]
     shown.sort(key=lambda lane: lane.cost.milliseconds if lane.cost else float("inf"))
     tasks, base_title = [line.title for line in lines], table.titles[base]
-    missing = [lane.title for lane in lanes if lane not in shown]
     caption = (
         f"Errors removed: the gain over {base_title} as a share of 100 minus its score. Line: 95 % interval; grey: "
         f"not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that they "
-        f"print. "
-        f"{experiment.note}."
+        f"print. {experiment.note}."
     )
-    below = _footnotes(table, lines, missing)
+    below = _footnotes(table, lines, [lane.title for lane in lanes.values() if lane not in shown])
     wide, narrow = (
         Figure(
             f"{experiment.sweep_name}{'-phone' * (width == PHONE)}",
@@ -149,18 +130,12 @@ def _share(table: ExperimentTable, line: ExperimentLine, arm: str, runs: TableRo
     first, group = line.runs.group(table.base), line.runs.group(arm)
     printed = arm in line.spec.same_baseline and arm != table.base
     published = relative_error_cut(line.paper[table.base], line.paper[arm]) if printed else None
-    few = any(own and own.few_seeds for own in (first, group))
-    marks = MARK * few + WARNED * bool(group and group.warnings)
+    few_seeds = any(runs_of and runs_of.few_seeds for runs_of in (first, group))
+    marks = MARK * few_seeds + WARNED * bool(group and group.warnings)
     missing = "not run" if arm in (line.spec.arms or [arm]) else ""
     if first and group and first.recipe != group.recipe:
         missing = f"recipe {group.recipe}"
     return _Share(runs.error_cut(), runs.cut_interval(), sign, published, marks, missing)
-
-
-def _baseline(line: ExperimentLine, base: str) -> tuple[str, str]:
-    group = line.runs.group(base)
-    assert group is not None
-    return f"{group.mean:.1f}", metric_title(group.metric, group.records[0])
 
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
@@ -182,10 +157,10 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
     """Height and marks: the cost and the tasks side by side."""
     left = NAMES + COSTS
     each = (WIDE - left - 8) / len(tasks)
-    legend, marks = _legend(lanes, WIDE)
+    marks, height = _legend(lanes, WIDE)
     columns = [(COST, COSTS), *((task, each) for task in tasks)]
     headings = [textwrap.wrap(heading, int((width - 8) / (0.62 * 11))) for heading, width in columns]
-    top = legend + 6 + 14 * max(map(len, headings))
+    top = height + 6 + 14 * max(map(len, headings))
     bottom = top + WIDE_LANE * len(lanes)
     scales = [_cost_scale(lanes, NAMES + 4, left - 12 - _widest(lane.measured for lane in lanes))]
     for number in range(len(tasks)):
@@ -193,7 +168,7 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
     for heading, scale in zip(headings, scales, strict=True):
         for i, title in enumerate(reversed(heading)):
             marks.append(Label(scale.start, top - 8 - 14 * i, title, "ink", 11, bold=True))
-        marks += _ticks(scale, top, bottom)
+        marks += vertical_ticks(scale, top, bottom)
     for place, lane in enumerate(lanes):
         y = top + WIDE_LANE * place
         marks.append(ChartLine([(8, y), (WIDE - 8, y)], "grid", 1))
@@ -214,7 +189,7 @@ def _drawn(lanes: Sequence[_Lane], tasks: Sequence[str], below: Sequence[str]) -
     marks.append(Label((scales[1].start + WIDE) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     cells = [share for lane in lanes if not lane.scores for share in lane.shares]
     empty = any(not share.text and not share.missing for share in cells)
-    return _with_notes(marks, bottom + 54, ["Empty: the experiment has no such runs."] * empty + [*below], WIDE)
+    return with_notes(marks, bottom + 54, ["Empty: the experiment has no such runs."] * empty + [*below], WIDE)
 
 
 def _above(share: _Share, scale: Scale, y: float) -> list[Mark]:
@@ -233,17 +208,17 @@ def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Seque
     base = next(lane for lane in lanes if lane.scores)
     costs = {lane.title: f"{shown_parameters(lane.cost)}, {lane.measured}" for lane in lanes if lane.cost}
     cost_scale = _cost_scale(lanes, NAMES, PHONE - 16 - _widest(costs.values()))
-    y, marks = _legend(lanes, PHONE)
+    marks, y = _legend(lanes, PHONE)
     for number, heading in enumerate([f"parameters, {COST}", *tasks], start=-1):
         cost = number < 0
-        own = [lane for lane in lanes if (lane.cost if cost else lane.shares[number].text)]
+        listed = [lane for lane in lanes if (lane.cost if cost else lane.shares[number].text)]
         title = heading if cost else f"{heading}; {base.title}: {' '.join(base.scores[number])}"
         top = y + 22
-        bottom = top + PHONE_LANE * len(own)
+        bottom = top + PHONE_LANE * len(listed)
         scale = cost_scale if cost else _share_scale(lanes, NAMES, PHONE - 50)
         marks.append(Label(8, top - 8, fitted(title, PHONE - 16, 12), "ink", 11, bold=True))
-        marks += _ticks(scale, top, bottom)
-        for place, lane in enumerate(own):
+        marks += vertical_ticks(scale, top, bottom)
+        for place, lane in enumerate(listed):
             y = top + PHONE_LANE * place
             marks.append(ChartLine([(8, y), (PHONE - 8, y)], "grid", 1))
             marks.append(Label(8, y + 16, fitted(lane.title, NAMES - 24), "ink", 12))
@@ -256,37 +231,20 @@ def _drawn_for_phones(lanes: Sequence[_Lane], tasks: Sequence[str], below: Seque
             marks.append(Label(PHONE - 8, y + 16, text, "muted" if cost else "ink", 11, "end"))
         y = bottom + 24
     marks.append(Label(PHONE / 2, y + 8, AXIS, "ink", 12, "middle"))
-    return _with_notes(marks, y + 28, ["Arms that a task does not show have no runs there.", *below], PHONE)
+    return with_notes(marks, y + 28, ["Arms that a task does not show have no runs there.", *below], PHONE)
 
 
-def _with_notes(marks: Sequence[Mark], y: float, notes: Sequence[str], width: float) -> tuple[float, list[Mark]]:
-    """The height, and the marks with the notes below them."""
-    lines = [line for note in notes for line in textwrap.wrap(note, int((width - 16) / text_width("x", 11)))]
-    labels = [Label(8, y + 16 * i, line, "muted", 11) for i, line in enumerate(lines)]
-    return y + 16 * len(lines) - 4, [*marks, *labels]
-
-
-def _legend(lanes: Sequence[_Lane], width: float) -> tuple[float, list[Mark]]:
-    """The height, and what the looks of marks mean."""
+def _legend(lanes: Sequence[_Lane], width: float) -> tuple[list[Mark], float]:
+    """What the looks of marks mean, and its height."""
     shares = [share for lane in lanes for share in lane.shares]
     ours = [share for share in shares if share.ours is not None]
     kinds = [
-        ("ours, 95 % interval", "blue", False, any(share.sign for share in ours)),
-        ("not beyond noise", "grey", False, any(not share.sign for share in ours)),
-        ("published by others", "ink", True, any(share.published is not None for share in shares)),
+        (Arm("ours, 95 % interval", "blue", "circle"), "interval", any(share.sign for share in ours)),
+        (Arm("not beyond noise", "grey", "circle"), "interval", any(not share.sign for share in ours)),
+        (Arm("published by others", "ink", "circle"), "hollow", any(share.published is not None for share in shares)),
     ]
-    marks: list[Mark] = []
-    x, y = 12.0, 10.0
-    for title, colour, hollow, drawn in kinds:
-        if not drawn:
-            continue
-        room = 20 + text_width(title) + 14
-        if x + room > width:
-            x, y = 12.0, y + 20
-        marks += [] if hollow else [ChartLine([(x - 4, y), (x + 14, y)], colour, 2.5)]
-        marks += [Dot(x + 5, y, colour, "circle", 4.5, hollow=hollow), Label(x + 20, y + 4, title, "ink", 12)]
-        x += room
-    return y + 14, marks
+    marks = legend([(arm, kind) for arm, kind, is_drawn in kinds if is_drawn], width)
+    return marks, 14 + max(mark.y for mark in marks if isinstance(mark, Dot))
 
 
 def _share_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:
@@ -308,31 +266,9 @@ def _cost_scale(lanes: Sequence[_Lane], start: float, end: float) -> Scale:
     return Scale(min(known) / 2, max(known) * 2, start, end, log=True)
 
 
-def _ticks(scale: Scale, top: float, bottom: float) -> list[Mark]:
-    """Lines behind the marks, with numbers below."""
-    if scale.log:
-        inside = [power for power in POWERS if scale.low <= power <= scale.high]
-        choices = [inside[::every] for every in range(1, len(inside) + 1)]
-    else:
-        choices = [scale.ticks(count) for count in range(6, 0, -1)]
-    ticks = next((own for own in choices if _have_room(own, scale)), [])
-    marks: list[Mark] = []
-    for tick in ticks:
-        x = scale.at(tick)
-        marks.append(ChartLine([(x, top), (x, bottom)], "grid" if tick else "muted", 1 if tick else 1.5))
-        marks.append(Label(x, bottom + 16, with_minus(shown_tick(tick + 0.0)), "muted", 11, "middle"))
-    return marks
-
-
-def _have_room(ticks: Sequence[float], scale: Scale) -> bool:
-    """Whether the numbers of these ticks do not touch each other."""
-    halves = [(scale.at(tick), text_width(shown_tick(tick), 11) / 2) for tick in ticks]
-    return all(left + half + 8 <= right - other for (left, half), (right, other) in pairwise(halves))
-
-
 def _cost_dot(lane: _Lane, scale: Scale, y: float) -> Dot:
     assert lane.cost is not None
-    return Dot(scale.at(lane.cost.milliseconds), y, "ink", "square", 4.0, title=f"{lane.title}: {lane.cost_text}")
+    return Dot(scale.at(lane.cost.milliseconds), y, "ink", "square", 4, title=f"{lane.title}: {lane.cost_text}")
 
 
 def _shares(lane: _Lane, task: str, share: _Share, scale: Scale, y: float) -> list[Mark]:
@@ -340,11 +276,11 @@ def _shares(lane: _Lane, task: str, share: _Share, scale: Scale, y: float) -> li
     title = f"{lane.title}, {task}: {share.text}"
     marks: list[Mark] = []
     if share.published is not None:
-        marks.append(Dot(scale.at(share.published), y, "ink", "circle", 4.5, title=title, hollow=True))
+        marks.append(Dot(scale.at(share.published), y, "ink", "circle", hollow=True, title=title))
     if share.ours is not None:
         colour = "blue" if share.sign else "grey"
         if share.interval:
             ends = [(scale.at(end), y) for end in share.interval.ends]
             marks.append(ChartLine(ends, colour, 2.5, title=title))
-        marks.append(Dot(scale.at(share.ours), y, colour, "circle", 4.5, title=title))
+        marks.append(Dot(scale.at(share.ours), y, colour, "circle", title=title))
     return marks

@@ -10,9 +10,10 @@ import pytest
 from results.analysis.panels import Panel, panels_of
 from results.analysis.paper_scores import PaperScore
 from results.analysis.rows import Group, TableRow
-from results.report.errors_removed import errors_removed
-from results.report.figures import PALETTE, ChartLine, Dot, Label, text_width, with_title
-from results.report.svg import picture, published_files
+from results.figures.axes import text_width
+from results.figures.errors_removed import errors_removed
+from results.figures.marks import PALETTE, ChartLine, Dot, Label
+from results.figures.svg import picture, published_files, with_title
 from tests.results.making import make_record
 
 PAIR = ("glove", "elmo")

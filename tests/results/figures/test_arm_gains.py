@@ -7,13 +7,13 @@ import pytest
 
 from results.analysis.rows import Group
 from results.experiments.experiment_file import load_experiment
+from results.figures.arm_gains import arm_gains
+from results.figures.marks import ChartLine, Dot, Label
+from results.figures.svg import picture, published_files, with_title
 from results.records.collect import collect
-from results.report.charts.arm_gains import arm_gains
-from results.report.figures import ChartLine, Dot, Label, with_title
-from results.report.svg import picture, published_files
 from results.tables.experiment_rows import fill
+from tests.results.figures.test_errors_removed import boxes, texts
 from tests.results.making import make_record, save
-from tests.results.report.test_errors_removed import boxes, texts
 
 OWN = """
 title = "Vectors"

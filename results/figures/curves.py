@@ -1,0 +1,277 @@
+"""Charts of runs: test scores, learning curves, scores by training set size, and gains by a biLM's perplexity."""
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from results.analysis.names import arm_title, metric_title
+from results.analysis.panels import OF_WHOLE, Efficiency, Panel, as_stem, curve, speeds
+from results.experiments.experiment import ArmPerplexity
+from results.figures.axes import (
+    AXES_BOTTOM,
+    AXES_LEFT,
+    AXES_TOP,
+    BELOW,
+    LANE,
+    LEFT,
+    RIGHT,
+    Scale,
+    horizontal_ticks,
+    lane_title,
+    numbers_below,
+    shown_tick,
+    spread,
+    text_width,
+    vertical_ticks,
+    with_minus,
+)
+from results.figures.marks import Area, Arms, ChartLine, Dot, Figure, Label, Mark, Point, arms_of, titled
+from results.tables.experiment_rows import ExperimentLine, ExperimentTable, is_measured
+
+COLOUR = "blue"  # of biLMs
+SIZE = 11.0  # of their names
+
+
+def seed_scatter(panel: Panel, arms: Arms) -> Figure:
+    """One dot for each run's test score, a lane for each arm, a bar at the mean."""
+    scale = spread([score for group in panel.groups for score in group.scores], LEFT + 4, RIGHT - 4)
+    bottom = LANE * len(panel.groups)
+    marks, numbers = vertical_ticks(scale, 0, bottom, f"test {panel.metric_title()} (%)"), []
+    for lane, group in enumerate(panel.groups):
+        arm, y, mean = arms[group.features], lane * LANE + 30, scale.at(group.mean)
+        deviation = "" if group.std is None else f" ± {group.std:.2f}"
+        marks += lane_title(y - 14, arm.title, f"{group.mean:.2f}{deviation}", arm.features)
+        marks.append(arm.line([(mean, y - 8), (mean, y + 8)], 2.5, f"mean {group.mean:.2f}"))
+        for record in group.records:
+            title = f"{arm.title}, seed {record.identity.seed}: {record.score:.2f}"
+            marks.append(arm.dot(scale.at(record.score), y, title=title))
+        scores = ", ".join(f"{score:.1f}" for score in group.scores)
+        numbers.append(f"{arm.title}: {scores}; mean {group.mean:.2f}.")
+    caption = f"Test {panel.metric_title()} of every run; the bar is the mean."
+    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + BELOW, marks, numbers=" ".join(numbers))
+
+
+def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
+    """The mean dev score by epoch with the range of the runs, and the best epoch of each; None if no run has epochs."""
+    curves = [[(record, dict(curve(record))) for record in group.runs if curve(record)] for group in panel.groups]
+    points = [point for runs in curves for _, run in runs for point in run.items()]
+    if not points:
+        return None
+    epochs = Scale(min(x for x, _ in points), max(x for x, _ in points), AXES_LEFT, RIGHT)
+    scores = spread([y for _, y in points], AXES_BOTTOM, AXES_TOP)
+    marks = horizontal_ticks(scores, f"dev {panel.metric_title()} (%)")
+    whole = sorted({round(tick) for tick in epochs.ticks(5)})
+    marks += numbers_below([(epochs.at(tick), shown_tick(tick)) for tick in whole], "epoch")
+    lines, bests, numbers = list[Mark](), list[Mark](), []  # lines are above all bands
+    for group, runs in zip(panel.groups, curves, strict=True):
+        arm = arms[group.features]
+        reached_by_all = sorted(set.intersection(*(set(run) for _, run in runs))) if runs else []
+        if reached_by_all:
+            each = {epoch: [run[epoch] for _, run in runs] for epoch in reached_by_all}
+            means = {epoch: statistics.fmean(own) for epoch, own in each.items()}
+            best = max(means, key=means.__getitem__)
+            title = f"{arm.title}: best mean {means[best]:.2f} in epoch {best:g}"
+            numbers.append(f"{title}.")
+            lines.append(arm.line([(epochs.at(x), scores.at(y)) for x, y in means.items()], 2, title, arm.dash))
+            if len(runs) > 1:
+                upper = [(epochs.at(epoch), scores.at(max(own))) for epoch, own in each.items()]
+                lower = [(epochs.at(epoch), scores.at(min(own))) for epoch, own in each.items()]
+                title = f"{arm.title}: range of the runs"
+                marks.append(Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title, arm=arm.features))
+                marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
+        for record, run in runs:
+            best = max(run, key=run.__getitem__)
+            name = f"{arm.title}{record.identity.in_fold}, seed {record.identity.seed}"
+            title = f"{name}: best dev {run[best]:.2f} in epoch {best:g}"
+            bests.append(arm.dot(epochs.at(best), scores.at(run[best]), 3.5, title))
+    caption = (
+        f"Dev {panel.metric_title()} by epoch: the mean and the range of the runs, up to the last epoch that all of "
+        "them reached. Marks: each run's best epoch."
+    )
+    shown = [arms[group.features] for group in panel.groups]
+    name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
+    return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=shown)
+
+
+def convergence(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | None:
+    """The epochs until the first arm's best dev score, a lane for each task; None if no task has pairs of runs."""
+    lanes = [(panel, pairs) for panel in panels if (pairs := speeds(panel))]
+    if not lanes:
+        return None
+    first, second = arms_of({features: arm_title(features) for features in compared}).values()
+    most = max(epoch for _, pairs in lanes for pair in pairs for epoch in (pair.best, pair.reached))
+    scale, bottom = Scale(1, max(most, 2), LEFT + 8, RIGHT - 8, log=True), LANE * len(lanes)
+    marks, numbers = vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
+    for lane, (panel, pairs) in enumerate(lanes):
+        y = lane * LANE + 30
+        sides = [(first, [pair.best for pair in pairs]), (second, [pair.reached for pair in pairs])]
+        before, after = (statistics.fmean(epochs) for _, epochs in sides)
+        text, missed = f"{before:.1f} → {after:.1f}", sum(pair.censored for pair in pairs)
+        marks += lane_title(y - 14, panel.title, text)
+        marks.append(ChartLine([(scale.at(before), y), (scale.at(after), y)], "muted"))
+        for (arm, epochs), mean in zip(sides, (before, after), strict=True):
+            marks += [Dot(scale.at(epoch), y, arm.colour, "circle", 2, opacity=0.7) for epoch in epochs]
+            marks.append(arm.dot(scale.at(mean), y, title=f"{arm.title}: {mean:.1f}"))
+        never = f", {missed} never" if missed else ""
+        numbers.append(f"{panel.title}: {text} ({len(pairs)} pairs of runs{never}).")
+    caption = (
+        f"Epochs until the best dev score of {first.title}, which {second.title} reaches earlier or later: marks are "
+        "means, dots runs. A run that never reaches it counts with its last epoch."
+    )
+    title, text = f"Epochs until the best dev score of {first.title}", " ".join(numbers)
+    return Figure("convergence", title, caption, bottom + BELOW, marks, numbers=text, legend=[first, second])
+
+
+def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
+    """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1.
+
+    A line ends where the recipe changes, and sizes with runs of an older recipe have a star.
+    """
+    panel = Panel(sizes.row, sizes.label)
+    groups = [group for points in sizes.series.values() for _, group in points]
+    mixed = len({group.recipe for group in groups}) > 1
+    arms = titled(arms, groups, recipes=not mixed)
+    values = sorted({size for points in sizes.series.values() for size, _ in points})
+    across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
+    scale = spread([score for group in groups for score in group.scores], AXES_BOTTOM, AXES_TOP)
+    metric = metric_title(groups[0].metric, groups[0].records[0])
+    digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
+    counted = sizes.unit == "training examples"
+    texts = {value: f"{value:,.0f}" if counted else f"{100 * value:{digits}}%" for value in values}
+    old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
+    star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
+    texts |= {size: f"{texts[size]}*" for size in old if star}
+    marks = horizontal_ticks(scale, f"test {metric} (%)")
+    marks += numbers_below([(across.at(value), text) for value, text in texts.items()], f"{sizes.unit} (log){star}")
+    numbers = []
+    for features, points in sizes.series.items():
+        arm = arms[features]
+        for _, same in itertools.groupby(points, key=lambda point: point[1].recipe):
+            line = [(across.at(size), scale.at(group.mean)) for size, group in same]
+            marks.append(arm.line(line, dash=arm.dash))
+        for size, group in points:
+            x = across.at(size)
+            for score in group.scores:
+                title = f"{arm.title}: {score:.2f}"
+                marks.append(Dot(x, scale.at(score), arm.colour, "circle", 2, title=title, arm=arm.features))
+            title = f"{arm.title}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
+            marks.append(arm.dot(x, scale.at(group.mean), title=title))
+        means = ", ".join(f"{texts[size]}: {group.mean:.1f}" for size, group in points)
+        numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
+    caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
+    name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
+    return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=shown)
+
+
+@dataclass(frozen=True)
+class _BilmPoint:
+    """A biLM: its name, its perplexity, and the scores of its runs less the mean of the baseline's."""
+
+    name: str
+    perplexity: ArmPerplexity
+    gains: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.gains)
+
+    @property
+    def text(self) -> str:
+        """All that is drawn, in words."""
+        runs = with_minus(", ".join(f"{gain:+.2f}" for gain in self.gains))
+        perplexity = f"{self.perplexity.mean:.2f} ({self.perplexity.unknown:.2f} % of the words are <UNK>)"
+        gain = f"{with_minus(f'{self.mean:+.2f}')} ({len(self.gains)} runs: {runs})"
+        return f"{self.name}: perplexity {perplexity}, gain {gain}"
+
+
+def gains_by_perplexity(table: ExperimentTable) -> list[Figure]:
+    """A panel for each task with runs of two biLMs or more whose perplexity is known, and of the first arm compared."""
+    return [figure for line in table.lines if (figure := _by_perplexity(table, line))]
+
+
+def _by_perplexity(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
+    base, base_title = line.runs.group(table.base), table.titles[table.base]
+    if base is None:
+        return None
+    bilms = [
+        _BilmPoint(table.titles[arm], perplexity, [score - base.mean for score in group.scores])
+        for arm, perplexity in table.experiment.perplexities.items()
+        if (group := line.runs.group(arm)) and is_measured(perplexity, group) and group.recipe == base.recipe
+    ]
+    if len(bilms) < 2:  # one is no relation
+        return None
+    of_base = [score - base.mean for score in base.scores]
+    perplexities = [bilm.perplexity.mean for bilm in bilms]
+    margin = 1.02 * (max(perplexities) / min(perplexities)) ** 0.1
+    # Lower perplexities, of better biLMs, are at the right.
+    across = Scale(min(perplexities) / margin, max(perplexities) * margin, RIGHT, AXES_LEFT, log=True)
+    up = spread([gain for bilm in bilms for gain in bilm.gains] + of_base, AXES_BOTTOM, AXES_TOP, zero=True)
+    metric = metric_title(base.metric, base.records[0])
+    marks = horizontal_ticks(up, f"gain in {line.spec.split} {metric} over {base_title} (points)")
+    ticks = [(across.at(tick), shown_tick(tick)) for tick in across.ticks()]
+    marks += numbers_below(ticks, "held-out perplexity (log scale), lower to the right")
+    counts = {len(of_base), *(len(bilm.gains) for bilm in bilms)}
+    low, zero, high = up.at(min(of_base)), up.at(0), up.at(max(of_base))
+    name = f"{base_title} ({len(of_base)})" if len(counts) > 1 else base_title
+    band = [(AXES_LEFT, low), (RIGHT, low), (RIGHT, high), (AXES_LEFT, high)]
+    marks += [
+        Area(band, "grey", opacity=0.2, title=name),
+        ChartLine([(AXES_LEFT, zero), (RIGHT, zero)], "grey", title=name),
+        Label(RIGHT - 4, zero + 13, name, "muted", SIZE, "end"),
+    ]
+    places = {}
+    for bilm in bilms:
+        x, ys = across.at(bilm.perplexity.mean), [up.at(gain) for gain in bilm.gains]
+        marks.append(ChartLine([(x, max(ys)), (x, min(ys))], COLOUR))
+        marks += [Dot(x, y, COLOUR, "circle", 2, title=bilm.text) for y in ys]
+        marks.append(Dot(x, up.at(bilm.mean), COLOUR, "diamond", title=bilm.text))
+        places[f"{bilm.name} ({len(ys)})" if len(counts) > 1 else bilm.name] = (x, up.at(bilm.mean), min(ys), max(ys))
+    marks += _names(places)
+    runs = "in brackets: their number" if len(counts) > 1 else f"{counts.pop()} in each arm"
+    caption = (
+        f"Large marks: mean gain of a biLM; dots: its runs ({runs}); band: {base_title}'s own runs around their mean. "
+        f"Perplexity on the same {bilms[0].perplexity.predictions:,} held-out predictions, as the biLMs' cards state."
+    )
+    title, numbers = ", ".join(filter(None, [line.title, base.old_recipe])), "; ".join(bilm.text for bilm in bilms)
+    name = f"{table.experiment.sweep_name}-{as_stem(f'{line.runs.data}-{line.runs.task}')}"
+    return Figure(name, title, caption, AXES_BOTTOM + 38, marks, numbers=f"{numbers}.")
+
+
+_Room = tuple[float, float, float, float]  # a rectangle by its middle: x, y, width, height
+
+
+def _names(places: dict[str, tuple[float, float, float, float]]) -> list[Mark]:
+    """The names of biLMs where they cover nothing, with a line to their marks from further away.
+
+    Args:
+        places: x, the y of the mean, and the y of the highest and lowest run, by name.
+    """
+    marks: list[Mark] = []
+    taken = [(x, y, 12.0, 12.0) for x, y, _, _ in places.values()]
+    taken += [(x, (top + bottom) / 2, 5, bottom - top + 5) for x, _, top, bottom in places.values()]
+    for name, (x, y, top, bottom) in places.items():
+        width = text_width(name, SIZE)
+        near = [(x - width / 2 - 9, y), (x + width / 2 + 9, y), (x, min(top, y - 6) - 7), (x, max(bottom, y + 6) + 7)]
+        rooms = [
+            (right, down, width, SIZE)
+            for right, down in (*near, *_away(x, y, width / 2 + 9))
+            if AXES_LEFT + width / 2 <= right <= RIGHT - width / 2 and AXES_TOP <= down <= AXES_BOTTOM
+        ]
+        room = next((room for room in rooms if not any(_touch(room, other) for other in taken)), rooms[0])
+        taken.append(room)
+        if room[:2] not in near:
+            marks.append(ChartLine([(x, y), room[:2]], "muted", 0.8))
+        marks.append(Label(room[0], room[1] + SIZE * 0.36, name, "ink", SIZE, "middle"))
+    return marks
+
+
+def _away(x: float, y: float, aside: float) -> Iterator[Point]:
+    """Places around a mark, the nearest first."""
+    for far, side in itertools.product(range(12, 66, 6), (-aside, aside, -aside / 2, aside / 2, 0.0)):
+        yield from ((x + side, y - far), (x + side, y + far))
+
+
+def _touch(one: _Room, other: _Room) -> bool:
+    across = abs(one[0] - other[0]) < (one[2] + other[2]) / 2
+    return across and abs(one[1] - other[1]) < (one[3] + other[3]) / 2
