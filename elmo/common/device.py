@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate, count
 from pathlib import Path
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from elmo.common.errors import InputError
-from elmo.common.processes import try_lock
 
 CHOICES = ("auto", "cpu", "cuda")
 ALIGNED = 16  # bytes; any type of number may begin there
@@ -57,7 +57,7 @@ def own_device(name: str) -> torch.device:
     device = choose_device(name)
     if device.type != "cuda" or torch.cuda.device_count() < 2:
         return device
-    device = torch.device("cuda", _place_in_line() % torch.cuda.device_count())
+    device = torch.device("cuda", _held_place()[0] % torch.cuda.device_count())
     torch.cuda.set_device(device)  # for code that uses "cuda" without a number
     return device
 
@@ -153,15 +153,14 @@ def processor() -> list[str]:
 
 
 @cache
-def _place_in_line() -> int:
+def _held_place() -> tuple[int, FileLock]:
     """The lowest number that no other process of this user on this machine holds; held until this process ends.
 
     A worker keeps its GPU for all its runs, since a process that has used one occupies memory there until it ends.
     """
     for place in count():
-        path = Path(tempfile.gettempdir()) / f"elmo-suite-{os.getuid()}-gpu-{place}.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        if try_lock(descriptor):
-            return place  # the descriptor stays open, and with it the lock
-        os.close(descriptor)
+        lock = FileLock(Path(tempfile.gettempdir()) / f"elmo-suite-{os.getuid()}-gpu-{place}.lock", mode=0o600)
+        with suppress(Timeout):
+            lock.acquire(blocking=False)
+            return place, lock
     raise AssertionError("numbers do not end")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
 import os
 import signal
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
+
+from filelock import FileLock, Timeout
 
 from elmo.common.errors import InputError
 
@@ -70,36 +71,24 @@ def handling(
         signal.signal(number, default)
 
 
-def try_lock(descriptor: int) -> bool:
-    """Locks an open file for this process; False if another one has it.
-
-    The lock is released when the file is closed, and when the process ends, however it ends.
-    """
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def unlock(descriptor: int) -> None:
-    """Releases the lock of an open file."""
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Runs the block in one process at a time.
+    """Runs the block in one process at a time; a process that ends, however it ends, releases the lock.
 
     Args:
         path: a file for the lock alone. It is created and stays: removing it would let two processes in.
         waiting: called once if another process is inside; it may raise instead of waiting.
     """
-    with path.open("ab") as file:
-        if not try_lock(file.fileno()):
-            waiting()
-            fcntl.flock(file, fcntl.LOCK_EX)
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        waiting()
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextmanager

@@ -19,42 +19,36 @@ as that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
 """
 
 
+EXAMPLE = "example: python -m elmo.download allennlp/small glove/6B.300d"
+
+
 def _listed() -> str:
     """The names, each with its size and whether it is already downloaded."""
-    lines = []
+    lines = ["names:"]
     for name in names():
         sizes = [file.size for file in files_of(name) if file.size is not None]
         size = f"{sum(sizes) / 1e6:,.0f} MB" if sizes else "size unknown"
         lines.append(f"  {name:<24}{size:>14}{'  here' * is_here(name)}")
-    return "names:\n" + "\n".join(lines)
+    return "\n".join(lines)
+
+
+def _obtain_all(arguments: Sequence[str] | None) -> int:
+    parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{EXAMPLE}")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
+    status = 0
+    for name in parser.parse_args(arguments).names:
+        try:
+            print(f"{name}: {obtain(name, thorough=True)}")
+        except (InputError, OSError) as error:
+            print(f"elmo.download: {error}", file=sys.stderr)
+            status = 1
+    return status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     again = "stopped; the same command continues from here"
-    return exit_status("elmo.download", lambda: _obtain_all(_chosen(arguments)), again)
-
-
-def _chosen(arguments: Sequence[str] | None) -> list[str]:
-    """The names of the command line."""
-    example = "example: python -m elmo.download allennlp/small glove/6B.300d"
-    parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{example}")
-    parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
-    chosen: list[str] = parser.parse_args(arguments).names
-    return chosen
-
-
-def _obtain_all(names: Sequence[str]) -> int:
-    status = 0
-    for name in names:
-        try:
-            folder = obtain(name, thorough=True)
-        except (InputError, OSError) as error:
-            print(f"elmo.download: {error}", file=sys.stderr)
-            status = 1
-        else:
-            print(f"{name}: {folder}")
-    return status
+    return exit_status("elmo.download", lambda: _obtain_all(arguments), again)
 
 
 if __name__ == "__main__":

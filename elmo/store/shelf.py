@@ -8,7 +8,6 @@ import mmap
 import os
 import re
 import struct
-import time
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
@@ -18,19 +17,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock, Timeout
 
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
-from elmo.common.processes import try_lock, unlock
 
 FORMAT = 6  # raise it when layers of equal weights change, or how they are written
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
 LIMIT_GB = 20.0
 WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopped with Ctrl-Z
 
-ROWS, ENTRIES = "rows", "entries"
+ROWS, ENTRIES, LOCK = "rows", "entries", "lock"
 FIRST_ROW = 1  # row 0 stays zero, for padding
 ENTRY = struct.Struct("<QII8s")  # first row, tokens, crc32, hash of what computed the rows
 RECORD = struct.Struct(f"16s{ENTRY.size}s")  # the hash of a sentence, its entry
@@ -242,24 +241,20 @@ class Shelf:
         """
         if self.refusal is not None:
             raise StoreFull(self.refusal)
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not try_lock(self._rows):
-            if time.monotonic() > deadline:
-                raise StoreFull(
-                    f"{self.path}: another process has been writing for {WAIT_SECONDS:g} s; it may be stopped with "
-                    "Ctrl-Z. Continue it with fg, or end it"
-                )
-            time.sleep(0.02)
         try:
-            yield
+            with FileLock(self.path / LOCK, timeout=WAIT_SECONDS, poll_interval=0.02):
+                yield
+        except Timeout as error:
+            raise StoreFull(
+                f"{self.path}: another process has been writing for {WAIT_SECONDS:g} s; it may be stopped with "
+                "Ctrl-Z. Continue it with fg, or end it"
+            ) from error
         except OSError as error:
             if error.errno not in _FULL:
                 raise
             raise StoreFull(
                 f"{self.path}: the disk is full: {error}. Free some, or python -m elmo.store prune"
             ) from error
-        finally:
-            unlock(self._rows)
 
     def room(self) -> int:
         """Number of tokens that still fit under the limit, measured each time, since other shelves may grow."""

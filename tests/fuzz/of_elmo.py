@@ -19,9 +19,10 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
+from elmo.common.files import sha256_of
 from elmo.common.progress import Meter
-from elmo.download import transfer
-from elmo.download.folder import _unpack, _usable, _write_note
+from elmo.download import folder as downloads
+from elmo.download.folder import TransferError, _unpack, _usable, _write_note
 from elmo.download.published import PublishedFile, PublishedVectors
 from elmo.embed.lines import read_text
 from elmo.embed.one_file import EmbedSettings
@@ -215,21 +216,21 @@ PUBLISHED = PublishedFile("lm.pt", ("http://127.0.0.1",), None, None)
 def _make_note(folder):
     torch.save({}, folder / "lm.pt")
     os.utime(folder / "lm.pt", (1e9, 1e9))
-    _write_note(folder / "lm.pt", transfer.sha256_of(folder / "lm.pt"))
+    _write_note(folder / "lm.pt", sha256_of(folder / "lm.pt"))
     return [folder / "lm.pt", folder / "lm.pt.checked"]
 
 
 def _make_partial(folder):
     (folder / "lm.pt.partial").write_bytes(b"some bytes")
-    (folder / "lm.pt.partial.json").write_text(json.dumps({"validator": '"tag"', "total": 20}))
-    return [folder / "lm.pt.partial.json"]
+    (folder / "lm.pt.partial.etag").write_text('"tag"')
+    return [folder / "lm.pt.partial.etag"]
 
 
 def _read_partial(path):
     """Continues a download whose server does not answer."""
-    refused = patch.object(transfer, "_open", side_effect=transfer.TransferError)
-    with refused, suppress(transfer.TransferError):
-        transfer.fetch("http://127.0.0.1/lm.pt", path.with_name("lm.pt"), lambda here, total: None)
+    refused = patch.object(downloads.requests.Session, "get", side_effect=downloads.requests.ConnectionError)
+    with refused, patch.object(downloads, "PAUSE_S", 0), suppress(TransferError):
+        downloads.fetch("http://127.0.0.1/lm.pt", path.with_name("lm.pt"), lambda here, total: None)
 
 
 def _make_archive(folder):

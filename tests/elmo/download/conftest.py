@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from elmo import random_bilm, save_bilm
-from elmo.download import transfer
+from elmo.download import folder
 from elmo.download.published import VECTORS
 from tests.elmo.download.mirror import EIGHT_FORTY, OPTIONS, SIX, WEIGHTS
 from tests.serving import Site, serving
@@ -29,7 +29,7 @@ def bilm_files(bilm, tmp_path_factory):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(transfer, "PAUSE_S", 0.0)
+    monkeypatch.setattr(folder, "PAUSE_S", 0.0)
     return tmp_path / "cache"
 
 

@@ -64,7 +64,7 @@ class TestBilm:
         assert "2 tokens" in captured.out
         lines = captured.err.splitlines()  # no terminal: a line a file
         assert len(lines) == 2
-        assert lines[1].startswith(f"allennlp/medium: downloading {site.url}{WEIGHTS}, ")
+        assert lines[1].startswith(f"allennlp/medium: downloading {site.url}{WEIGHTS}")
 
     def test_a_folder_of_that_name_takes_precedence(self, site, tmp_path, monkeypatch, bilm):
         save_bilm(bilm, tmp_path / "allennlp" / "medium" / "weights.hdf5")
@@ -83,7 +83,7 @@ class TestBilm:
         for path, content in ((OPTIONS, b'{"lstm": {}}'), (WEIGHTS, b"<html>Please log in</html>")):
             path = path.replace("medium", "small").replace("2x2048_256", "2x1024_128")
             site.files[path] = content
-        with pytest.raises(InputError, match=r"expected a file of 54,402,456 bytes, the server offers 26"):
+        with pytest.raises(InputError, match=r"expected 54,402,456 bytes, found 26"):
             load_bilm("allennlp/small")
 
     def test_the_error_for_an_unknown_name_lists_the_names(self):
@@ -138,7 +138,7 @@ class TestVectors:
         content = bytearray(SIX)
         content[len(SIX) // 2] ^= 1
         site.files["/glove/glove.6B.zip"] = bytes(content)
-        with pytest.raises(InputError, match=r"expected content of sha256 .*, found .*; it was deleted"):
+        with pytest.raises(InputError, match=r"expected the content of sha256 .*, found .*; it was deleted"):
             obtain("glove/6B.50d")
         assert names_in(cache / "glove") == {".lock"}
 
@@ -153,13 +153,13 @@ class TestVectors:
     def test_a_member_that_is_missing(self, site, cache):
         with pytest.raises(InputError, match=r"glove\.6B\.zip: cannot extract glove\.6B\.200d\.txt"):
             obtain("glove/6B.200d")
-        assert "glove.6B.200d.txt.partial" not in names_in(cache / "glove")
+        assert ".partial" not in " ".join(names_in(cache / "glove"))
 
     def test_a_kill_while_unpacking_leaves_nothing_that_counts(self, site, cache):
         (cache / "glove").mkdir(parents=True)
-        (cache / "glove" / "glove.6B.50d.txt.partial").write_bytes(b"the 0.5 0.")
+        (cache / "glove" / "glove.6B.50d.txt.7-1a.partial").write_bytes(b"the 0.5 0.")
         assert obtain("glove/6B.50d").read_bytes() == TEXT[50]
-        assert "glove.6B.50d.txt.partial" not in names_in(cache / "glove")
+        assert "glove.6B.50d.txt.7-1a.partial" not in names_in(cache / "glove")
 
     def test_no_room(self, site, cache, monkeypatch):
         (cache / "glove").mkdir(parents=True)
@@ -196,13 +196,6 @@ class TestCommand:
         shown = capsys.readouterr().err
         assert "━" in shown
         assert "downloading" not in shown  # no line in addition to the bar
-
-    def test_a_bar_needs_something_to_show(self, site, monkeypatch, capsys):
-        monkeypatch.setenv("FORCE_COLOR", "1")
-        site.files.clear()
-        with pytest.raises(InputError):
-            obtain("glove/6B.50d")
-        assert capsys.readouterr().err == ""
 
     def test_ctrl_c(self, site, monkeypatch, capsys):
         def interrupted(*_, **__):

@@ -1,17 +1,13 @@
 import hashlib
-import itertools
 import shutil
 import socket
-import urllib.error
-import urllib.request
-from email.message import Message
 from types import SimpleNamespace
 
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.download import transfer
-from elmo.download.transfer import TransferError, fetch
+from elmo.download import folder as transfer
+from elmo.download.folder import TransferError, fetch
 from tests.serving import Site, serving
 
 CONTENT = hashlib.shake_256(b"weights").digest(1_000_000)  # without repetition, so that misplaced bytes show
@@ -39,18 +35,12 @@ def target(tmp_path):
 
 @pytest.fixture
 def get(site, target):
-    def run(size=SIZE, sha256=HASH, path=PATH, most=None):
+    def run(size=SIZE, sha256=HASH, path=PATH):
         shown = []
-        fetch(site.url + path, target, lambda done, total: shown.append((done, total)), size, sha256, most)
+        assert fetch(site.url + path, target, lambda *state: shown.append(state), size, sha256) == sha256 or HASH
         return shown
 
     return run
-
-
-def clock(seconds):
-    """A time module whose clock advances by this many seconds with every call."""
-    readings = itertools.count(0.0, seconds)
-    return SimpleNamespace(monotonic=lambda: next(readings), sleep=lambda _: None)
 
 
 def ranges(site):
@@ -61,7 +51,6 @@ def test_a_download(get, site, target):
     shown = get()
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
-    assert shown[0] == (0, SIZE)
     assert shown[-1] == (SIZE, SIZE)
     assert shown == sorted(shown)
     assert ranges(site) == [None]
@@ -79,7 +68,7 @@ def test_after_an_early_close_the_transfer_continues(get, site, target):
 def test_a_partial_file_of_an_earlier_process_is_continued(get, site, target, monkeypatch):
     monkeypatch.setattr(transfer, "TRIES", 1)
     site.cuts = [400_000, 0]
-    with pytest.raises(TransferError, match=r"file\.bin: the connection was closed after 400,000 of 1,000,000 bytes"):
+    with pytest.raises(TransferError, match=r"file\.bin: .*600000 more expected.*; the first 400,000 bytes are kept"):
         get()
     assert not target.exists()
     get()
@@ -87,29 +76,19 @@ def test_a_partial_file_of_an_earlier_process_is_continued(get, site, target, mo
     assert site.sent == len(CONTENT)
 
 
-def test_killed_between_the_last_byte_and_the_name(get, site, target):
-    site.cuts = [len(CONTENT) - 10]
-    target.with_name("file.bin.partial").write_bytes(CONTENT)
-    target.with_name("file.bin.partial.json").write_text(f'{{"validator": null, "total": {len(CONTENT)}}}')
-    get()
-    assert target.read_bytes() == CONTENT
-    assert site.asked == []
-
-
 @pytest.mark.parametrize(
     "seen",
     [
-        *(None, "", "{", "[]", '{"other": 1}', '{"validator": null, "total": null}', "[" * 100_000),
-        *('{"validator": "a\\r\\nX-Other: b"}', '{"validator": "²"}', '{"validator": 5, "total": "x"}'),
+        *(None, "", '"', "tag", 'W/"tag"', '"a"\n', '"a\\r\\nX-Other: b"', '"²"', '"another"'),
     ],
 )
 def test_a_partial_file_of_unknown_origin_is_not_continued(get, site, target, seen):
     target.with_name("file.bin.partial").write_bytes(b"something else")
     if seen is not None:
-        target.with_name("file.bin.partial.json").write_text(seen)
+        target.with_name("file.bin.partial.etag").write_text(seen)
     get()
     assert target.read_bytes() == CONTENT
-    assert ranges(site) == [None]
+    assert ranges(site) == ["bytes=14-" if seen == '"another"' else None]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -158,7 +137,7 @@ def test_without_range_support_the_download_starts_again(get, site, target):
 def test_a_partial_file_that_is_longer_than_the_file(get, site, target):
     tag = hashlib.md5(CONTENT).hexdigest()
     target.with_name("file.bin.partial").write_bytes(CONTENT + b"more")
-    target.with_name("file.bin.partial.json").write_text(f'{{"validator": "\\"{tag}\\"", "total": 2000000}}')
+    target.with_name("file.bin.partial.etag").write_text(f'"{tag}"')
     get()
     assert target.read_bytes() == CONTENT
     assert ranges(site) == ["bytes=1000004-", None]
@@ -166,7 +145,7 @@ def test_a_partial_file_that_is_longer_than_the_file(get, site, target):
 
 def test_tries_without_new_bytes_are_limited(get, site, target):
     site.cuts = [300_000] + [0] * 50
-    with pytest.raises(TransferError, match="closed after 300,000"):
+    with pytest.raises(TransferError, match="first 300,000 bytes are kept"):
         get()
     assert len(site.asked) == 1 + transfer.TRIES
     assert target.with_name("file.bin.partial").read_bytes() == CONTENT[:300_000]
@@ -195,46 +174,27 @@ def test_redirects_keep_the_range(get, site, target):
     assert site.asked[-1] == (PATH, "bytes=300000-")
 
 
-def test_no_redirect_from_https_to_http():
-    request = urllib.request.Request("https://a.example/file")
-    follow = transfer._NoDowngrade().redirect_request
-    with pytest.raises(urllib.error.URLError, match=r"redirects to http://b\.example/file, which is not https"):
-        follow(request, None, 302, "Found", Message(), "http://b.example/file")
-    assert follow(request, None, 302, "Found", Message(), "https://b.example/file").full_url == "https://b.example/file"
+def test_no_redirect_from_https_to_http(target):
+    hops = [SimpleNamespace(url=f"{scheme}.example/file") for scheme in ("https://a", "http://b", "https://c")]
+    response = SimpleNamespace(url="https://c.example/file", history=hops)
+    with pytest.raises(TransferError, match=r"redirects to https://c\.example/file, which is not https"):
+        transfer._start_of(response, hops[0].url, target, 0)
 
 
 def test_right_size_and_wrong_content(get, site, target):
     damaged = bytearray(CONTENT)
     damaged[500_000] ^= 1
     site.files[PATH] = bytes(damaged)
-    with pytest.raises(TransferError, match=rf"file\.bin: expected content of sha256 {HASH}, found [0-9a-f]{{64}};"):
+    with pytest.raises(TransferError, match=rf"file\.bin: expected .* of sha256 {HASH}, found [0-9a-f]{{64}};"):
         get()
     assert list(target.parent.iterdir()) == []  # the next try does not continue it
 
 
-def test_wrong_size_is_reported_before_anything_is_sent(get, site, target):
-    site.files[PATH] = b"<html>Please log in</html>"
-    with pytest.raises(TransferError, match=r"expected a file of 1,000,000 bytes, the server offers 26"):
+def test_wrong_size(get, site, target):
+    site.files[PATH] = b"Please log in"
+    with pytest.raises(TransferError, match=r"expected 1,000,000 bytes, found 13; it was deleted"):
         get()
     assert list(target.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize("known", [{"size": SIZE}, {"size": None, "most": SIZE}])
-def test_an_endless_response_is_stopped(get, site, target, known):
-    site.files[PATH] = CONTENT * 20
-    site.lengths = False
-    with pytest.raises(TransferError, match=r"expected at most 1,000,000 bytes, got more; it was deleted"):
-        get(sha256=None, **known)
-    assert list(target.parent.iterdir()) == []
-    assert len(site.asked) == 1
-
-
-def test_a_file_above_the_limit_is_refused_before_anything_is_sent(get, site, target):
-    with pytest.raises(TransferError, match=r"expected a file of at most 999,999 bytes, the server offers 1,000,000"):
-        get(size=None, sha256=None, most=SIZE - 1)
-    assert list(target.parent.iterdir()) == []
-    get(size=None, sha256=None, most=SIZE)
-    assert target.read_bytes() == CONTENT
 
 
 def test_a_web_page_is_refused(get, site, target):
@@ -242,47 +202,6 @@ def test_a_web_page_is_refused(get, site, target):
     with pytest.raises(TransferError, match=r"file\.bin: expected a file, the server sends a web page"):
         get(size=None, sha256=None)
     assert list(target.parent.iterdir()) == []
-
-
-def test_a_very_slow_server_is_given_up(get, site, target, monkeypatch):
-    """With a simulated clock."""
-    with monkeypatch.context() as patched:
-        patched.setattr(transfer, "time", clock(3600.0))
-        patched.setattr(transfer, "CHUNK", 10_000)
-        with pytest.raises(TransferError, match=r"fewer than 1,000 bytes a second in 3600 seconds; .* continues there"):
-            get()
-    assert len(site.asked) == 1
-    partial = target.with_name("file.bin.partial")
-    assert CONTENT.startswith(partial.read_bytes())  # the bytes so far are kept
-    get()
-    assert target.read_bytes() == CONTENT
-
-
-def test_a_slow_server_above_the_limit_is_not_given_up(get, target, monkeypatch):
-    monkeypatch.setattr(transfer, "time", clock(61.0))
-    monkeypatch.setattr(transfer, "SLOWEST", 0.001)
-    get()
-    assert target.read_bytes() == CONTENT
-
-
-def test_a_server_that_sends_a_byte_at_a_time_is_given_up(get, site):
-    site.cuts = [1] * 100
-    with pytest.raises(TransferError, match=r"the connection was closed after 5 of 1,000,000 bytes"):
-        get()
-    assert len(site.asked) == transfer.TRIES
-
-
-@pytest.mark.parametrize("length", ["²", "9" * 5000, "-5", "many"])
-def test_a_length_that_is_none(get, site, length):
-    site.lengths = length
-    with pytest.raises(TransferError, match=r"file\.bin: expected a Content-Length, the server sends '.{1,85}$"):
-        get()
-
-
-def test_a_redirect_to_no_url(get, site):
-    site.redirects = {PATH: "http://[::1"}
-    with pytest.raises(TransferError, match=r"file\.bin: Invalid IPv6 URL"):
-        get()
 
 
 class TestLinks:
@@ -294,7 +213,7 @@ class TestLinks:
         path.write_bytes(CONTENT[:400_000])
         return path
 
-    @pytest.mark.parametrize("end", [".partial", ".partial.json"])
+    @pytest.mark.parametrize("end", [".partial", ".partial.etag"])
     def test_a_link_is_removed(self, get, target, victim, end):
         target.with_name(f"file.bin{end}").symlink_to(victim)
         get()
@@ -305,7 +224,7 @@ class TestLinks:
     def test_a_link_that_looks_like_the_beginning_is_not_continued(self, get, site, target, victim):
         target.with_name("file.bin.partial").symlink_to(victim)
         tag = hashlib.md5(CONTENT).hexdigest()
-        target.with_name("file.bin.partial.json").write_text(f'{{"validator": "\\"{tag}\\"", "total": {SIZE}}}')
+        target.with_name("file.bin.partial.etag").write_text(f'"{tag}"')
         get()
         assert ranges(site) == [None]
         assert victim.read_bytes() == CONTENT[:400_000]
@@ -315,16 +234,16 @@ class TestLinks:
         partial = target.with_name("file.bin.partial")
         if begun:
             site.cuts = [400_000]
-        answer = transfer._open
+        start_of = transfer._start_of
 
         def link_and_answer(*arguments):
-            response = answer(*arguments)
+            start = start_of(*arguments)
             if len(site.asked) == 1 + begun:
                 partial.unlink(missing_ok=True)
                 partial.symlink_to(victim)
-            return response
+            return start
 
-        monkeypatch.setattr(transfer, "_open", link_and_answer)
+        monkeypatch.setattr(transfer, "_start_of", link_and_answer)
         if begun:
             with pytest.raises(InputError, match=r"file\.bin\.partial: cannot write: Too many levels of symbolic"):
                 get()
@@ -338,7 +257,7 @@ def test_connection_refused(target):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound but not listening: refused
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/file.bin"
-        with pytest.raises(TransferError, match=rf"{url}: Connection refused"):
+        with pytest.raises(TransferError, match=rf"{url}: .*Connection refused"):
             fetch(url, target, lambda *_: None)
 
 
@@ -346,7 +265,7 @@ def test_a_silent_server(target, monkeypatch):
     monkeypatch.setattr(transfer, "PATIENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/file.bin"
-        with pytest.raises(TransferError, match=rf"{url}: no answer within 0 seconds"):
+        with pytest.raises(TransferError, match=rf"{url}: .*Read timed out"):
             fetch(url, target, lambda *_: None)
 
 
