@@ -1,11 +1,20 @@
-"""The biLM, or a masked LM trained in its place, as a source of frozen layers."""
+"""The biLM, or a masked LM trained in its place, as a source of frozen layers, and a biLM that a task tunes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.model import Bilm
+from elmo.bilm.recurrence import lstm_layers
+from elmo.bilm.sentences import Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, options_text, weights_file
+from elmo.common.device import upload
 from elmo.common.files import FileState, states_of
 from elmo.sources.masked import MaskedLm, load_either
 
@@ -30,3 +39,59 @@ def file_states(weights: str) -> tuple[FileState, ...]:
     folder = path if path.is_dir() else path.parent
     suffixes = (*WEIGHTS_SUFFIXES, ".json")
     return states_of(file for file in folder.iterdir() if file.suffix in suffixes)
+
+
+class TunedBilm(nn.Module):
+    """The layers of a biLM, computed as in pretraining: the same values except for rounding, with gradients.
+
+    Args:
+        bilm: its weights are those that are tuned.
+    """
+
+    def __init__(self, bilm: Bilm) -> None:
+        super().__init__()
+        self.bilm = bilm
+        nn.Module.requires_grad_(bilm)  # the biLM's own method raises an error
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Those of the biLM."""
+        return self.bilm.widths
+
+    def fingerprint(self) -> str:
+        """That of the current weights."""
+        return self.bilm.fingerprint()
+
+    def parameter_groups(self) -> list[list[nn.Parameter]]:
+        """All parameters, bottom first: the encoder of words, then each layer of LSTMs in both directions."""
+        layers = zip(*self.bilm.directions, strict=True)
+        return [
+            list(self.bilm.encoder.parameters()),
+            *([p for lstm in pair for p in lstm.parameters()] for pair in layers),
+        ]
+
+    def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
+        """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), with gradients."""
+        check_sentences(sentences)
+        bilm = self.bilm
+        if not any(sentences):
+            return torch.zeros(bilm.n_layers, 0, bilm.dim, device=bilm.device)
+        number = numbered_words(sentences)
+        steps = max(map(len, sentences)) + 2
+        # Sentences are padded at the end of either reading, where no token reads it.
+        inputs = np.full((2, steps, len(sentences)), number[END_OF_SENTENCE], dtype=np.int64)
+        places = []  # of the tokens in the reading of either direction: step * sentences + sentence, (2, tokens)
+        for column, sentence in enumerate(sentences):
+            marked = [number[word] for word in (START_OF_SENTENCE, *sentence, END_OF_SENTENCE)]
+            inputs[0, : len(marked), column], inputs[1, : len(marked), column] = marked, marked[::-1]
+            forward = np.arange(1, len(sentence) + 1)
+            places.append(np.stack([forward, forward[::-1]]) * len(sentences) + column)
+        vectors = bilm.encoder.encode_words(list(number))  # (words, projection_dim)
+        at = upload(np.concatenate(places, axis=1), bilm.device)  # (2, tokens)
+        read = upload(inputs, bilm.device)
+        bottom = vectors.index_select(0, read[0].flatten().index_select(0, at[0]))
+        layers = [torch.cat([bottom, bottom], dim=1)]
+        for outputs in lstm_layers(bilm, vectors, read):  # (2, steps, sentences, projection_dim) each
+            both = [one.flatten(0, 1).index_select(0, rows) for one, rows in zip(outputs, at, strict=True)]
+            layers.append(torch.cat(both, dim=1))
+        return torch.stack(layers)

@@ -1,14 +1,18 @@
 """Contextual string embeddings (flair): a forward and a backward character LM, read at the ends of words.
 
 A word's vector is the forward LM's state after the word and the space that follows it, and the backward LM's state
-after the word, read from its end, and the space before it (Akbik et al. 2018, and flair's code).
+after the word, read from its end, and the space before it (Akbik et al. 2018, and flair's code). Files are those of
+flair, read without unpickling them, or plain arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +22,12 @@ from torch import Tensor, nn
 from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common.device import upload
-from elmo.sources.character_lm_files import SavedLm, read_pair
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import UNREADABLE, expanded, read_json, require_file
+from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
+from elmo.download.folder import obtain
+from elmo.download.published import CHARACTER_LMS
+from elmo.sources.torch_files import InertObject, read_torch_file
 
 # Sentences that are read in parallel; a row that has read one starts with the next. The number is fixed: products of
 # matrices of other shapes add in another order, and a sentence's vectors would depend on its batch.
@@ -26,6 +35,45 @@ ROWS_ON_CPU = 32
 ROWS_ON_GPU = 1024
 
 Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SavedLm:
+    """A character LM as its file has it.
+
+    Attributes:
+        is_forward: whether it reads from left to right.
+        characters: by their numbers; 0 is for all other characters.
+        tensors: encoder.weight and, for each layer of the LSTM, rnn.weight_ih_l0 and so on, gates in torch's order.
+        delimiter: what it reads in front of a sentence.
+    """
+
+    is_forward: bool
+    characters: tuple[str, ...]
+    tensors: Mapping[str, Tensor]
+    delimiter: str = "\n"
+
+    @property
+    def hidden(self) -> int:
+        """The width of a state."""
+        return self.tensors["rnn.weight_hh_l0"].shape[1]
+
+    @property
+    def n_layers(self) -> int:
+        """The number of LSTM layers."""
+        return sum(name.startswith("rnn.weight_hh_l") for name in self.tensors)
+
+    def check(self) -> None:
+        """Raises an InputError unless the tensors are finite and those of an LSTM over these characters."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        if any(len(shapes.get(name, ())) != 2 or 0 in shapes[name] for name in ("encoder.weight", "rnn.weight_hh_l0")):
+            raise InputError(f"expected the matrices encoder.weight and rnn.weight_hh_l0, found {excerpt(shapes)}")
+        width = self.tensors["encoder.weight"].shape[1]
+        lstm = nn.LSTM(width, self.hidden, self.n_layers, device="meta").state_dict()
+        expected = {"encoder.weight": torch.empty(len(self.characters), width, device="meta")}
+        expected |= {f"rnn.{name}": tensor for name, tensor in lstm.items()}
+        check_tensors({name: tensor.float() for name, tensor in self.tensors.items()}, expected)
+        check_finite_weights(self.tensors)
 
 
 class CharacterLm(nn.Module):
@@ -120,7 +168,7 @@ class Flair(nn.Module):
 
     Args:
         weights: flair/news-fast or flair/news, downloaded on first use, or a folder with the files of two LMs; see
-            `elmo.sources.character_lm_files.read_pair`.
+            `read_pair`.
     """
 
     def __init__(self, weights: str = "flair/news-fast") -> None:
@@ -138,3 +186,84 @@ class Flair(nn.Module):
         check_sentences(sentences)
         states = [lm.word_states(sentences) for lm in (self.forward_lm, self.backward_lm)]
         return torch.cat(states, dim=1).unsqueeze(0)
+
+
+def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
+    """The forward and the backward LM of a name or of a folder.
+
+    A folder has either two files of flair (.pt), or forward.npz and backward.npz with the tensors and next to each its
+    characters in number order, forward.chars.json and backward.chars.json.
+
+    Raises:
+        InputError: there is no such folder, or its files are not those of two character LMs.
+    """
+    folder = expanded(weights, "weights")
+    if not folder.is_dir():
+        if weights not in CHARACTER_LMS:
+            raise InputError(
+                f"weights of flair: expected a folder with a forward and a backward character LM, or one of "
+                f"{', '.join(CHARACTER_LMS)}, which are downloaded, found {weights!r}"
+            )
+        folder = obtain(weights)
+    files = sorted([*folder.glob("*.pt"), *folder.glob("*.npz")])
+    lms = sorted(map(_read, files), key=lambda lm: not lm.is_forward)
+    if [lm.is_forward for lm in lms] != [True, False]:
+        raise InputError(
+            f"{folder}: expected one forward and one backward character LM (.pt or .npz), found "
+            f"{', '.join(file.name for file in files) or 'neither'}. Name another folder"
+        )
+    return lms[0], lms[1]
+
+
+def _read(file: Path) -> SavedLm:
+    content = read_torch_file(file) if file.suffix == ".pt" else None
+    with naming(file, "Get the file again, or name another folder"):
+        saved = _of_flair(content) if file.suffix == ".pt" else _of_arrays(file)
+        saved.check()
+    return saved
+
+
+def _of_flair(content: object) -> SavedLm:
+    """An LM as flair's LanguageModel.save writes it."""
+    if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
+        raise InputError(f"expected a language model of flair, with a state_dict, found {excerpt(content)}")
+    kind = str(content.get("recurrent_type") or "lstm").lower()
+    if kind != "lstm" or content.get("nout") is not None:
+        raise InputError(
+            f"expected an LSTM without a projection, found recurrent_type={kind}, nout={content.get('nout')}"
+        )
+    holder = content.get("tokenizer", content)  # newer versions put the dictionary into a tokenizer
+    dictionary = (holder.attributes if isinstance(holder, InertObject) else holder).get("dictionary")
+    items = dictionary.attributes.get("idx2item") if isinstance(dictionary, InertObject) else None
+    if not isinstance(items, list):
+        raise InputError(f"expected the characters of the model, found {excerpt(dictionary)}")
+    characters = tuple(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items)
+    delimiter = content.get("document_delimiter") or "\n"
+    return SavedLm(bool(content.get("is_forward_lm")), characters, _needed(content["state_dict"]), delimiter)
+
+
+def _of_arrays(file: Path) -> SavedLm:
+    """An LM as arrays in NAME.npz and characters in NAME.chars.json; NAME begins with forward or backward."""
+    listed = file.with_suffix(".chars.json")
+    try:
+        characters = read_json(listed)
+    except (OSError, ValueError) as error:
+        raise InputError(f"expected its characters in {listed.name}, a list in JSON: {error}") from error
+    if not isinstance(characters, list):
+        raise InputError(f"expected its characters in {listed.name}, a list in JSON, found {excerpt(characters)}")
+    require_file(file)
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except UNREADABLE as error:
+        raise InputError("expected arrays of numpy.savez, found another file or a damaged one") from error
+    return SavedLm(file.stem.startswith("forward"), tuple(map(str, characters)), _needed(tensors))
+
+
+def _needed(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors in front of the softmax."""
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith(("encoder.", "rnn.")) and isinstance(tensor, Tensor)
+    }

@@ -13,8 +13,6 @@ from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.text_file import Vector
 
-SETTING = "features.frozen.static.source.vectors"
-
 
 class Static:
     """One layer: the vector of each word, zero without one.
@@ -25,22 +23,22 @@ class Static:
     """
 
     def __init__(self, vectors: str, lowercase: bool = True) -> None:
-        self._vectors, self._lowercase = open_vectors(vectors, SETTING), lowercase
-        self.widths = (self._vectors.dim,)
+        self.vectors, self._lowercase = open_vectors(vectors, "vectors"), lowercase
+        self.widths = (self.vectors.dim,)
         self._known: dict[str, Vector] | None = None  # read on first use
 
     def fingerprint(self) -> str:
         """The sha256 of the vectors' fingerprint and of the casing."""
-        return hashlib.sha256(f"static 1 {self._lowercase} {self._vectors.fingerprint()}".encode()).hexdigest()
+        return hashlib.sha256(f"static 1 {self._lowercase} {self.vectors.fingerprint()}".encode()).hexdigest()
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The vectors of all tokens, (1, tokens, dim)."""
         check_sentences(sentences)
         if self._known is None:
-            self._known = self._vectors.pick()
+            self._known = self.vectors.pick()
         words = [word.lower() if self._lowercase else word for sentence in sentences for word in sentence]
-        found = np.zeros((1, len(words), self._vectors.dim), dtype=np.float32)
+        layer = np.zeros((1, len(words), self.vectors.dim), dtype=np.float32)
         for row, word in enumerate(words):
             if (vector := self._known.get(word)) is not None:
-                found[0, row] = vector
-        return torch.from_numpy(found)
+                layer[0, row] = vector
+        return torch.from_numpy(layer)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.sources.transformer_files import load_transformer
+from elmo.common.files import UNREADABLE, FileState, states_of
+from elmo.common.tensor_files import check_finite_weights, naming
 
 LAYER_VERSION = 2  # raised when equal weights and settings give other layers
 POOLINGS = ("first", "mean")
@@ -23,6 +28,8 @@ WINDOW = 512  # what BERT can read
 OVERLAP = 128
 SUBWORDS_AT_ONCE = 4096
 SUBWORDS_AT_ONCE_ON_A_GPU = 65_536
+
+FILES = (".json", ".txt", ".model", ".safetensors", ".bin")  # of a model; a .bin where there are no safetensors
 
 # Of a model's config: how and by which version it was saved, not what it computes.
 NOT_HASHED = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures")
@@ -261,3 +268,130 @@ def _longest(model: Any, tokeniser: Any) -> int:  # noqa: ANN401
     # RoBERTa counts positions from the one after its padding.
     unused = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]
     return min(positions - max(unused, default=0), int(tokeniser.model_max_length))
+
+
+def file_states(model: str) -> tuple[FileState, ...]:
+    """The states of the files in a model's folder; empty for a name on the hub."""
+    folder = Path(model)
+    return states_of(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else ()
+
+
+def files_of(model: str) -> list[Path]:
+    """The files of a model in a folder or, once they were downloaded, of a name on the hub."""
+    from huggingface_hub import snapshot_download
+
+    folder = Path(model) if Path(model).is_dir() else Path(snapshot_download(model, local_files_only=True))
+    found = sorted(file for file in folder.iterdir() if file.suffix in FILES and file.is_file())
+    tensors = [file for file in found if file.suffix == ".safetensors"]
+    return [file for file in found if file.suffix != ".bin" or not tensors]
+
+
+def load_transformer(name: str) -> tuple[Any, Any]:
+    """The model, without layers that only sentences need, and its tokeniser. Code in a model's folder is never run."""
+    try:
+        from huggingface_hub.errors import StrictDataclassError
+        from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging
+    except ImportError as error:
+        raise InputError(
+            f"a transformer needs {error.name}, which is not installed: in the checkout, "
+            "pip install -e '.[transformer]'"
+        ) from error
+    logging.disable_progress_bar()
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer
+    try:
+        model, info = AutoModel.from_pretrained(
+            name,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            trust_remote_code=False,
+        )
+        tokeniser = AutoTokenizer.from_pretrained(
+            name, use_fast=True, split_special_tokens=True, trust_remote_code=False
+        )
+    except (*UNREADABLE, ArithmeticError, ImportError, SafetensorError, StrictDataclassError) as error:
+        raise InputError(
+            f"transformer {name}: expected a name on the Hugging Face hub, such as bert-base-cased, or a folder with "
+            f"config.json, tokeniser and weights, found: {_reason(Path(name), error)}. Without a network, copy such a "
+            "folder here and give its path"
+        ) from error
+    finally:
+        logging.set_verbosity(said)
+    _check_weights(name, model, info)
+    _check_tokeniser(name, model, tokeniser)
+    _hide_marks(tokeniser)
+    if hasattr(model, "pooler"):
+        model.pooler = None  # reads whole sentences; many files lack its weights, which would be drawn at random
+    with naming(f"transformer {name}", "Copy its files again, or use another model"):
+        check_finite_weights(dict(model.named_parameters()))
+    return model.eval(), tokeniser
+
+
+def _reason(folder: Path, error: Exception) -> str:
+    """Why a model could not be loaded."""
+    if folder.is_file():
+        return "a file"
+    if (folder.is_absolute() or len(folder.parts) > 2) and not folder.is_dir():
+        return "no such folder"
+    cut = isinstance(error, OSError) and error.errno == errno.EINVAL  # torch seeks before the start of a short file
+    if cut or isinstance(error, UnpicklingError):  # whose text advises to load it in a way that may run its code
+        return "damaged weights, or weights with more than numbers in them"
+    return str(error).splitlines()[0].rstrip(".")
+
+
+def _check_weights(name: str, model: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401
+    """Raises an InputError unless it is one stack of layers, and the file had its weights, except for the pooler's."""
+    if model.config.is_encoder_decoder:
+        raise InputError(
+            f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, found one with both. Use "
+            "another model"
+        )
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise InputError(
+            f"transformer {name}: expected all weights of {type(model).__name__}, found none for "
+            f"{', '.join(missing[:3])}: {len(missing)} are missing. Is config.json of another model?"
+        )
+    if info["mismatched_keys"]:
+        key, found, expected = min(info["mismatched_keys"])
+        raise InputError(
+            f"transformer {name}: expected {key} of shape {tuple(expected)}, found {tuple(found)}. Is config.json of "
+            "another model?"
+        )
+
+
+def _check_tokeniser(name: str, model: Any, tokeniser: Any) -> None:  # noqa: ANN401
+    """Raises an InputError unless the tokeniser gives words numbers that the model has vectors for."""
+    if not tokeniser.is_fast:
+        raise InputError(
+            f"transformer {name}: expected a tokeniser of the package tokenizers, found {type(tokeniser).__name__}. "
+            "Use another model"
+        )
+    vocabulary, rows = tokeniser.get_vocab(), len(model.get_input_embeddings().weight)
+    # Without its files, transformers makes a tokeniser of marks alone, to which all words are unknown.
+    words = {word: number for word, number in vocabulary.items() if word not in tokeniser.all_special_tokens}
+    if not words or max(words.values()) >= rows:
+        raise InputError(
+            f"transformer {name}: expected a tokeniser for the {rows:,} sub-words of the model, found one of "
+            f"{len(vocabulary):,}, {len(words):,} without marks. Copy the model's own files of the tokeniser, such as "
+            "tokenizer.json, to its folder"
+        )
+
+
+def _hide_marks(tokeniser: Any) -> None:  # noqa: ANN401
+    """Keeps a tokeniser made of a SentencePiece file from finding its marks in words.
+
+    The marks are among its pieces. SentencePiece does not look for them, the package tokenizers does.
+    """
+    from tokenizers.models import Unigram
+
+    backend = tokeniser.backend_tokenizer
+    if not isinstance(backend.model, Unigram):
+        return
+    state = json.loads(backend.to_str())["model"]
+    marks = set(tokeniser.all_special_tokens)
+    # A name that no word has; numbers stay as they are.
+    pieces = [("\0" + piece if piece in marks else piece, score) for piece, score in state["vocab"]]
+    backend.model = Unigram(pieces, state["unk_id"], state["byte_fallback"])

@@ -10,8 +10,7 @@ from elmo import FrozenSource
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import FileState, expanded
-from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer
-from elmo.sources.transformer_files import file_states, files_of
+from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states, files_of
 from tasks.features.frozen_layers import FrozenConfig
 from tasks.features.tuning import TuningConfig
 

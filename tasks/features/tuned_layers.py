@@ -10,8 +10,8 @@ from torch import Tensor
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import padded
 from elmo.common.errors import InputError
+from elmo.sources.bilm import TunedBilm
 from elmo.sources.source import FrozenSource, TunableSource
-from elmo.sources.tuned_bilm import TunedBilm
 from elmo.store.cached_layers import Located
 from tasks.batch import Sentence
 from tasks.features.frozen_layers import FrozenConfig, MixedLayers

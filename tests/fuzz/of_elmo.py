@@ -31,7 +31,7 @@ from elmo.pretrain.corpus.shards import Shard, make_shards
 from elmo.pretrain.corpus.sources import find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.run_folder import Position, RunFolder
-from elmo.sources.character_lm_files import read_pair
+from elmo.sources.character_lm import read_pair
 from elmo.sources.cove import Cove
 from elmo.sources.masked import load_either, random_masked, save_masked
 from elmo.store.shelf import StoreFull, open_shelf

@@ -1,7 +1,6 @@
 """Folders of transformers that are damaged, incomplete or of another model, each with its message."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -43,42 +42,6 @@ def test_weights_of_another_model(tmp_path, setting, value, message):
         Transformer(bert)
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
-        ("num_hidden_layers", 10**6, "expected at most 100, found 1000000"),
-        ("num_hidden_layers", -1, "expected at least 1, found -1"),
-        ("num_attention_heads", 0, "expected at least 1, found 0"),
-        ("vocab_size", 10**12, "expected at most 10,000,000, found 1000000000000"),
-    ],
-)
-def test_absurd_sizes(tmp_path, setting, value, message):
-    bert = tiny_transformers.save(tmp_path / "bert", "bert")
-    config = json.loads((tmp_path / "bert" / "config.json").read_text())
-    (tmp_path / "bert" / "config.json").write_text(json.dumps(config | {setting: value}))
-    with pytest.raises(InputError, match=rf"bert: {setting}: {message}\. Is its config\.json damaged"):
-        Transformer(bert)
-
-
-@pytest.mark.parametrize("named", ["../../etc/passwd", "/etc/passwd", "a/b.safetensors", 5])
-def test_an_index_that_names_other_folders(tmp_path, named):
-    bert = tiny_transformers.save(tmp_path / "bert", "bert")
-    (tmp_path / "bert" / "model.safetensors").unlink()
-    index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": named}}
-    (tmp_path / "bert" / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(InputError, match=r"index\.json: expected files of this folder, found .*Copy it again"):
-        Transformer(bert)
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_device_in_the_folder_is_not_read(tmp_path, name):
-    bert = tiny_transformers.save(tmp_path / "bert", "bert")
-    (tmp_path / "bert" / name).unlink()
-    (tmp_path / "bert" / name).symlink_to(os.devnull)  # in place of a pipe, since reading it never blocks
-    with pytest.raises(InputError, match=rf"{name}: expected a file, found a folder, a pipe or a device"):
-        Transformer(bert)
-
-
 def test_weights_that_end_too_early(tmp_path):
     bert = tiny_transformers.save(tmp_path / "bert", "bert")
     weights = tmp_path / "bert" / "model.safetensors"
@@ -114,17 +77,13 @@ def test_a_folder_without_a_tokeniser(tmp_path):
         Transformer(bert)
 
 
-@pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2]])
-def test_a_damaged_sentencepiece_file(tmp_path, damage):
+def test_words_that_are_spelled_like_a_mark_of_sentencepiece(tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
     deberta = tiny_transformers.save(tmp_path / "deberta", "deberta")
     file = tiny_transformers.save_sentence_pieces(tmp_path / "deberta")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(file))
     words = ["playing", "chess", "[SEP]", "the[CLS]cat", "[PAD]", "[UNK]", "[MASK]"]
     assert Transformer(deberta).subwords(words) == theirs.encode(words)
-    file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(InputError, match=r"spm\.model: expected a SentencePiece model, .*Copy it again"):
-        Transformer(deberta)
 
 
 def test_a_tokeniser_of_another_model(tmp_path):

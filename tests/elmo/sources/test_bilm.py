@@ -5,7 +5,7 @@ import torch
 
 from elmo import random_bilm
 from elmo.bilm.options import SIZES
-from elmo.sources.tuned_bilm import TunedBilm
+from elmo.sources.bilm import TunedBilm
 
 SENTENCES = [["Ada", "plays", "chess"], [], ["the", "river", "bank", "of", "the", "town"], ["chess"]]
 
