@@ -10,8 +10,17 @@ from itertools import zip_longest
 from elmo.common.errors import InputError
 from results.analysis.panels import panels_of
 from results.analysis.rows import Group, Summary
-from results.examples.compare import BOTH_RIGHT, OUTCOMES, ComparedExample, Comparison, compare_runs
-from results.examples.differences import Fields, OutputPiece, example_texts, output_lines
+from results.examples import (
+    BOTH_RIGHT,
+    OUTCOMES,
+    ComparedExample,
+    Comparison,
+    Fields,
+    OutputPiece,
+    compare_runs,
+    example_texts,
+    output_lines,
+)
 from results.records.collect import FoundRecord
 from results.records.identity import PREDICTIONS_NAME
 from results.report.page import PagePart

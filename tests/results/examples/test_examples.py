@@ -5,8 +5,7 @@ import json
 import pytest
 
 from elmo.common.files import read_json, write_json
-from results.examples.__main__ import main
-from results.examples.differences import example_texts, output_lines
+from results.examples import example_texts, main, output_lines
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from tests.results.examples.making import LOC, ORG, PER, entities_run
 

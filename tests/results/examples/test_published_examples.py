@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from elmo.common.files import read_json
-from results.examples.compare import compare_runs, read_run
+from results.examples import compare_runs, read_run
 from results.records.collect import PUBLISHED
 from results.records.example_scores import read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME

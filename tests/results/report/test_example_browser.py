@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from results.examples.compare import ComparedExample, Comparison
+from results.examples import ComparedExample, Comparison
 from results.records.identity import PREDICTIONS_NAME
 from results.report.example_browser import MOST, choose_examples
 from tests.results.browser import browser, look

@@ -1,0 +1,366 @@
+"""`python -m results.examples A B`: test examples that run B fixes and breaks, next to gold and run A.
+
+Outputs are JSON of any task, so what is shown follows from their shape: labels, tags of words, spans, chains of spans.
+"""
+
+import json
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.files import print_lines
+from results.analysis.names import arm_title, metric_of, metric_title, old_recipe, task_title
+from results.analysis.rows import Group
+from results.records.collect import FoundRecord
+from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
+from results.records.metric import Metric
+from results.records.printing import printable_lines
+from results.records.record import RecordUnreadable, RunRecord, read_record
+from results.tables.rerun_commands import commands_of
+
+BOTH_RIGHT, BOTH_WRONG = "both right", "both wrong"
+OUTCOMES = {  # (is the first run right, is the second), in the order of display
+    (False, True): "fixed",
+    (True, False): "broken",
+    (False, False): BOTH_WRONG,
+    (True, True): BOTH_RIGHT,
+}
+ALL = "all"
+SHOWN = {outcome.replace(" ", "-"): outcome for outcome in OUTCOMES.values() if outcome != BOTH_RIGHT}
+SIGNS = {"": "", "wrong": "+", "missing": "-"}
+DEFAULT_LIMIT = 20
+WORDS = "tokens"  # the field with the words of an example, which spans count
+
+Fields = Mapping[str, object]
+Mark = Literal["", "wrong", "missing"]
+Spans = Mapping[tuple[str, int, int], Mapping[str, Any]]  # by label, start and end
+
+_DESCRIPTION = """\
+Shows test examples of two runs on the same test files: gold, what run A predicts, and what run B predicts. An example
+is right if its score is 100. A and B are the folders of the runs. Both must have kept their predictions, as every run
+does now: predictions.jsonl.gz next to the record."""
+
+_EPILOG = """\
+examples, for two runs R1=results/runs/mini/TASK/FEATURES/seed-1 and R2 with other features:
+  python -m results.examples R1 R2                                 how many B fixes and breaks, and 20 of them
+  python -m results.examples R1 R2 --show broken --limit 0         all that B breaks
+  python -m results.examples R1 R2 --show both-wrong --format json"""
+
+
+@dataclass(frozen=True)
+class ComparedExample:
+    """A test example and what both runs predict for it.
+
+    Attributes:
+        id: Its name.
+        example: Its words or texts.
+        gold: The correct output.
+        predicted: The output of each run.
+        right: Whether each run is right.
+        scores: The score of each run on this example alone, in percent.
+    """
+
+    id: str
+    example: Fields
+    gold: Fields
+    predicted: tuple[Fields, Fields]
+    right: tuple[bool, bool]
+    scores: tuple[float, float]
+
+    @property
+    def outcome(self) -> str:
+        """One of OUTCOMES."""
+        return OUTCOMES[self.right]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs on the same test examples.
+
+    Attributes:
+        title: The display name of the task and its data.
+        metric: The display name of the main metric.
+        runs: The display names of both runs.
+        examples: Fixed, broken, both wrong, both right; in each, the largest difference of scores first.
+    """
+
+    title: str
+    metric: str
+    runs: tuple[str, str]
+    examples: Sequence[ComparedExample]
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The number of examples of each outcome."""
+        counts = Counter(example.outcome for example in self.examples)
+        return {outcome: counts[outcome] for outcome in OUTCOMES.values()}
+
+    @cached_property
+    def moved(self) -> tuple[int, int]:
+        """Of the examples that both have wrong: on how many the second run scores higher, and on how many lower."""
+        scores = [example.scores for example in self.examples if example.outcome == BOTH_WRONG]
+        return sum(after > before for before, after in scores), sum(after < before for before, after in scores)
+
+
+@dataclass(frozen=True)
+class OutputPiece:
+    """A piece of an output: a label, a span or a mention; "missing" if gold has it and the output has not."""
+
+    text: str
+    mark: Mark = ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser("results.examples", _DESCRIPTION, _EPILOG)
+    parser.add_argument("first", metavar="A", type=Path, help="folder of a run, with record.json")
+    parser.add_argument("second", metavar="B", type=Path, help="folder of the run to compare with it")
+    about = "which examples; default: all, fixed ones first"
+    parser.add_argument("--show", choices=(*SHOWN, ALL), default=ALL, help=about)
+    about = f"at most N examples; 0: no limit; default: {DEFAULT_LIMIT}"
+    parser.add_argument("--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=about)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    options = parser.parse_args(argv)
+
+    def work() -> None:
+        if options.limit < 0:
+            raise InputError(f"--limit: expected 0 or more, found {options.limit}")
+        comparison = compare_runs(read_run(options.first), read_run(options.second))
+        wanted = [one for one in comparison.examples if options.show == ALL or one.outcome == SHOWN[options.show]]
+        chosen = wanted[: options.limit or None]
+        layout = _as_json if options.format == "json" else _as_text
+        print_lines([printable_lines(layout(comparison, chosen, len(wanted) - len(chosen)))])
+
+    return exit_status("results.examples", work)
+
+
+def read_run(folder: Path) -> FoundRecord:
+    """The finished run in a folder.
+
+    Raises:
+        InputError: There is none.
+    """
+    path = folder / RECORD_NAME
+    try:
+        record = read_record(path)
+    except (RecordUnreadable, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        expected = f"expected the folder of a run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1, with {RECORD_NAME}"
+        raise InputError(f"{folder}: {expected}, found: {reason}") from error
+    if record.status == "failed":
+        raise InputError(f"{folder}: expected a finished run, found one that failed. Run it again")
+    return FoundRecord(path, record)
+
+
+def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
+    """Both runs, example by example.
+
+    Raises:
+        InputError: They are of different test sets, or one has no predictions or no scores of single examples.
+    """
+    record, other = first.record, second.record
+    both = f"{first.path.parent} and {second.path.parent}"
+    one, two = ((run.identity.task, run.metric, run.data_hashes.get("test")) for run in (record, other))
+    if one != two:
+        raise InputError(
+            f"{both}: expected two runs of one task on the same test files, found {record.identity.title} and "
+            f"{other.identity.title}. Name two runs that differ in features, settings or seed alone"
+        )
+    (before, judged), (after, rejudged) = map(_kept, (first, second))
+    if [one.id for one in before] != [one.id for one in after]:
+        raise InputError(
+            f"{both}: expected the same test examples, found {len(before):,} and {len(after):,} with different names. "
+            "Name two runs with the same data and limit"
+        )
+    examples = [
+        ComparedExample(one.id, one.example, one.gold, (one.predicted, two.predicted), (right, now), (score, new_score))
+        for one, two, (right, score), (now, new_score) in zip(before, after, judged, rejudged, strict=True)
+    ]
+    order = list(OUTCOMES.values())
+    examples.sort(key=lambda one: (order.index(one.outcome), -abs(one.scores[1] - one.scores[0])))
+    title, metric = task_title(record.identity.data, record.identity.task, record), metric_title(record.metric, record)
+    names = [_name(run) for run in (record, other)]
+    if names[0] == names[1]:
+        names = [f"{name}, seed {run.identity.seed}" for name, run in zip(names, (record, other), strict=True)]
+    return Comparison(title, metric, (names[0], names[1]), examples)
+
+
+def _kept(run: FoundRecord) -> tuple[list[Prediction], list[tuple[bool, float]]]:
+    """The predictions of a run, and whether each is right, with its score."""
+    folder, record = run.path.parent, run.record
+    try:
+        predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
+        scores = read_examples(folder / EXAMPLES_NAME, record.fingerprint)
+    except ExamplesUnreadable as error:
+        raise InputError(str(error)) from error
+    if predictions is None or scores is None:
+        missing = [name for name, kept in ((PREDICTIONS_NAME, predictions), (EXAMPLES_NAME, scores)) if kept is None]
+        (command,) = commands_of([Group(record.identity.features, {}, [record])])
+        raise InputError(
+            f"{folder}: expected {' and '.join(missing)} next to the record, found none; runs of earlier versions, and "
+            "published ones whose data do not come with the suite, have no predictions. To make them, run it again in "
+            f"a new folder:\n  {command} runs_dir=NEW"
+        )
+    if len(predictions) != len(scores):
+        raise InputError(
+            f"{folder}: expected a score for each of {len(predictions):,} predictions, found {len(scores):,}. Restore "
+            "the files from a copy, or delete the folder and run again"
+        )
+    metric = metric_of(record, set.intersection(*map(set, scores)))
+    if metric is None:
+        raise InputError(
+            f"{folder / EXAMPLES_NAME}: expected the counts that {record.metric} follows from, found "
+            f"{', '.join(scores[0])}. Declare the metric in `metrics` of the task's class"
+        )
+    return predictions, [_judged(metric, example) for example in scores]
+
+
+def _judged(metric: Metric, example: Example) -> tuple[bool, float]:
+    """Whether an example is right, and its score; 100 where there is nothing to find and nothing was found."""
+    right = metric.is_right(example)
+    return right, 100.0 if right else metric.of_examples([example]) or 0.0
+
+
+def _name(record: RunRecord) -> str:
+    """The arm, with settings."""
+    settings = [f"{key}={value}" for key, value in record.identity.typed_variant.items()]
+    return " ".join(filter(None, [arm_title(record.identity.features, record), *settings, old_recipe(record)]))
+
+
+def _as_json(comparison: Comparison, chosen: Sequence[ComparedExample], left_out: int) -> str:
+    """The comparison as a JSON object; `left_out` counts the examples that were asked for and are not shown."""
+    names = {"task": comparison.title, "metric": comparison.metric, "runs": comparison.runs}
+    examples = [{"outcome": one.outcome, **asdict(one)} for one in chosen]
+    content = {**names, "counts": comparison.counts, "left_out": left_out, "examples": examples}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _as_text(comparison: Comparison, chosen: Sequence[ComparedExample], left_out: int) -> str:
+    """The comparison as text: counts, then each example with gold and both outputs."""
+    first, second = comparison.runs
+    lines = [f"{comparison.title}, {len(comparison.examples):,} test examples", f"  A  {first}", f"  B  {second}", ""]
+    higher, lower = comparison.moved
+    moved = f"B scores higher on {higher:,}, lower on {lower:,}" if higher or lower else ""
+    meaning = ["A wrong, B right", "A right, B wrong", moved, ""]
+    counts = zip(comparison.counts.items(), meaning, strict=True)
+    lines += [f"  {name:10}  {count:6,}  {what}".rstrip() for (name, count), what in counts]
+    lines += ["", f"Right: {comparison.metric} 100. In A and B: + is wrong, - is missing.", ""]
+    width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
+    for one in chosen:
+        lines += [*_example_lines(one, comparison.metric, width), ""]
+    if left_out:
+        lines.append(f"{left_out:,} more; --limit 0 shows all")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _example_lines(one: ComparedExample, metric: str, width: int) -> Iterator[str]:
+    before, after = one.scores
+    yield f"{one.outcome}  {one.id}  {metric} {before:.1f} -> {after:.1f}"
+    rows = example_texts(one.example)
+    for name, output, right in zip(("gold", "A", "B"), (one.gold, *one.predicted), (True, *one.right), strict=True):
+        lines = output_lines(one.example, output, one.gold, right)
+        texts = [" | ".join(SIGNS[piece.mark] + piece.text for piece in line) for line in lines]
+        rows += zip([name, *[""] * (len(texts) - 1)], texts, strict=True)
+    room = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        indent = f"  {name:{room}}  "
+        yield textwrap.fill(text, width, initial_indent=indent, subsequent_indent=" " * len(indent)) or indent.rstrip()
+
+
+def example_texts(example: Fields) -> list[tuple[str, str]]:
+    """The texts of an example, each with its name: all words, words at a position, and other texts."""
+    words = _words(example)
+    texts = [("text", " ".join(words))] if words else []
+    for name, value in example.items():
+        if isinstance(value, str):
+            texts.append((name, value))
+        elif isinstance(value, int) and 0 <= value < len(words):
+            texts.append((name, words[value]))
+    return texts
+
+
+def output_lines(example: Fields, output: Fields, gold: Fields, right: bool) -> list[list[OutputPiece]]:
+    """The pieces of an output, in lines: one for each chain, otherwise one for each field.
+
+    Args:
+        example: The words or texts.
+        output: What is shown.
+        gold: What it is compared with.
+        right: Whether the output scores as right; it then has no marks, though it may differ from gold.
+    """
+    lines: list[list[OutputPiece]] = []
+    for name, value in output.items():
+        lines += _field_lines(value, gold.get(name), _words(example), len(output) == 1)
+    if right:
+        lines = [[replace(piece, mark="") for piece in line if piece.mark != "missing"] for line in lines]
+    elif not any(piece.mark for line in lines for piece in line):  # gold has another form, such as several answers
+        lines = [[replace(piece, mark="wrong") for piece in line] for line in lines]
+    return [line for line in lines if line] or [[OutputPiece("(none)", "" if right else "wrong")]]
+
+
+def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool) -> list[list[OutputPiece]]:
+    if isinstance(value, list):
+        other = gold if isinstance(gold, list) else []
+        items = [*value, *other]
+        if all(map(_is_span, items)):
+            return [_pieces(_by_key(value), _by_key(other))]
+        if all(isinstance(item, list) and all(map(_is_span, item)) for item in items):
+            return _chain_lines([_by_key(chain) for chain in value if chain], [_by_key(own) for own in other if own])
+        if all(isinstance(item, str) for item in items) and len(value) != len(words):
+            return [[OutputPiece(text) for text in value]]  # any of them is right
+        if all(isinstance(item, str) for item in items):  # tags of words, unless another field says the same by spans
+            right = other if len(other) == len(value) else value
+            tags = zip(words, value, right, strict=True)
+            return [[OutputPiece(f"{word}/{tag}", "" if tag == own else "wrong") for word, tag, own in tags]] * alone
+        if all(isinstance(item, int | float) for item in items):
+            return []  # a place in a text that another field has
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return [[OutputPiece(text, "wrong" if gold is not None and gold != value else "")]]
+
+
+def _chain_lines(chains: Sequence[Spans], gold: Sequence[Spans]) -> list[list[OutputPiece]]:
+    """A line for each chain, paired with the gold chain that shares most mentions with it; gold chains without one."""
+    shared = [(len(own.keys() & other.keys()), i, j) for i, own in enumerate(chains) for j, other in enumerate(gold)]
+    partner: dict[int, int] = {}
+    for count, i, j in sorted(shared, key=lambda one: (-one[0], one[1:])):
+        if count and i not in partner and j not in partner.values():
+            partner[i] = j
+    pairs: list[tuple[Spans, Spans]] = [(own, gold[partner[i]] if i in partner else {}) for i, own in enumerate(chains)]
+    pairs += [({}, other) for j, other in enumerate(gold) if j not in partner.values()]
+    pairs.sort(key=lambda pair: min(key[1:] for key in (*pair[0], *pair[1])))
+    return [_pieces(own, other) for own, other in pairs]
+
+
+def _by_key(spans: Sequence[Any]) -> Spans:
+    """The spans by label and place; two are the same if these are."""
+    return {(str(span.get("label", "")), span["start"], span["end"]): span for span in spans}
+
+
+def _pieces(predicted: Spans, gold: Spans) -> list[OutputPiece]:
+    """The spans in the order of the text, with those of gold that are missing."""
+    pieces = []
+    for key, span in sorted({**gold, **predicted}.items(), key=lambda item: item[0][1:]):
+        mark: Mark = "missing" if key not in predicted else "" if key in gold else "wrong"
+        pieces.append(OutputPiece(f"{span.get('label', '')} {span['text']}".strip(), mark))
+    return pieces
+
+
+def _is_span(value: object) -> bool:
+    return isinstance(value, Mapping) and {"text", "start", "end"} <= value.keys()
+
+
+def _words(example: Fields) -> list[str]:
+    words = example.get(WORDS)
+    return [str(word) for word in words] if isinstance(words, list) else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Test examples of two runs, side by side."""
