@@ -1,23 +1,50 @@
-"""`python -m results.publish`: copies finished runs to results/published and updates the tables made from them."""
+"""`python -m results.publish`: copies finished runs to results/published and updates the tables made from them.
+
+Only records, scores of examples, confidences and kinds of test examples are copied: numbers and names, no third-party
+text and no paths of one machine. Test predictions contain text, so they are copied only where all data files come with
+the suite.
+"""
 
 import argparse
+import dataclasses
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.aggregate import Selection, summarise
+from results.analysis.names import load_names
 from results.analysis.rows import MINI
 from results.audit.runs import audit
+from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.experiments.experiment_file import load_experiment
 from results.figures.errors_removed import NAME as MAIN_FIGURE
 from results.figures.marks import Figure
 from results.figures.svg import picture, published_files
-from results.publishing.rules import publish_runs
 from results.publishing.tables_page import main_runs, tables_page
-from results.records.collect import Collection, collect
+from results.records.collect import Collection, FoundRecord, collect
 from results.records.environment import full_commit, known_commits
+from results.records.example_scores import (
+    ExamplesUnreadable,
+    read_confidences,
+    read_examples,
+    write_confidences,
+    write_examples,
+)
+from results.records.identity import (
+    CONFIDENCES_NAME,
+    EXAMPLES_NAME,
+    PREDICTIONS_NAME,
+    RECORD_NAME,
+    also_name,
+    differences,
+    record_path,
+)
 from results.records.printing import write
+from results.records.record import RunRecord, write_record
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
 from results.tables.page_texts import HEADLINE
@@ -28,6 +55,8 @@ PUBLISHED = Path("results", "published")
 REPRESENTATIONS = "representations"  # an experiment; README shows its figure
 TABLES = Path("results", "tables.md")
 README = Path("README.md")
+LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
+Kind = Literal["added", "replaced", "left", "refused"]
 
 _DESCRIPTION = """\
 Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
@@ -46,7 +75,6 @@ _EPILOG = """\
 examples:
   python -m results.publish --runs results/runs            all finished runs
   python -m results.publish --runs sweep/paper/TASK        some of them
-  python -m results.publish --runs results/runs --experiment table1   the runs of one experiment
   python -m results.publish                                only updates the tables and figures
   python -m results.publish --check                        status 1 if one of them is out of date; writes nothing
   python -m results.publish --runs DIR --commit 6d569d5    fills in the commit of records that have none
@@ -56,18 +84,24 @@ code was copied in another way and you know which commit it was. The fingerprint
 changes, and `dirty` stays null because it is unknown."""
 
 
+@dataclass(frozen=True)
+class PublishOutcome:
+    """The outcome for one run: its title, and the score or the reason."""
+
+    kind: Kind
+    title: str
+    text: str
+
+
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Publishes or checks; returns the exit status: 1 if a run was refused, a file is out of date or a record wrong."""
-    options = _parser().parse_args(argv)
-
-    def work() -> int:
-        try:
-            return _publish(options, root)
-        except InputError as error:
-            write(f"{error}\n", sys.stderr)
-            return 2
-
-    return exit_status("results.publish", work)
+    parser = command_parser("results.publish", _DESCRIPTION, _EPILOG)
+    about = "folders with runs, such as results/runs; without the option, nothing is copied"
+    parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
+    parser.add_argument("--commit", metavar="HASH", help="the commit of records that have none")
+    parser.add_argument("--check", action="store_true", help="only report what is out of date")
+    options = parser.parse_args(argv)
+    return exit_status("results.publish", lambda: _publish(options, root))
 
 
 def _publish(options: argparse.Namespace, root: Path) -> int:
@@ -75,25 +109,21 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
         raise InputError("--check publishes nothing: give it neither --runs nor --commit")
     if not (root / PUBLISHED).is_dir():
         raise InputError(
-            f"results.publish: expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package "
-            "has no records. Run the command in a clone"
+            f"expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package has no records. "
+            "Run the command in a clone"
         )
     commit = full_commit(options.commit) if options.commit else None
     if options.commit and commit is None:
         raise InputError(f"--commit: expected a commit of this repository, found {options.commit!r}")
-    try:
-        experiment = load_experiment(options.experiment) if options.experiment else None
-    except InputError as error:
-        raise InputError(f"--experiment: {error}") from error
-    if experiment and not options.runs:
-        raise InputError("--experiment: expected its runs too, such as --runs results/runs, found none")
     collection, commits = collect([root / PUBLISHED]), known_commits(root)
-    if wrong := audit(collection.found, commits).findings:  # tables of these records would be wrong
-        write("".join(f"{finding.text}\n" for finding in wrong).replace(f"{root}/", ""), sys.stdout)
+    wrong = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
+    wrong += [finding.text for finding in audit(collection.found, commits).findings]
+    if wrong:  # tables of these records would be wrong
+        write("".join(f"{text}\n" for text in wrong).replace(f"{root}/", ""), sys.stdout)
         return 1
     outcomes = []
     if options.runs:
-        outcomes = publish_runs(options.runs, root / PUBLISHED, commit, experiment, collection.found, commits)
+        outcomes = publish_runs(options.runs, root / PUBLISHED, collection.found, commit, commits)
         collection = collect([root / PUBLISHED])
     for outcome in outcomes:
         if outcome.kind != "left":
@@ -115,16 +145,186 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
     return 1 if any(outcome.kind == "refused" for outcome in outcomes) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("results.publish", _DESCRIPTION, _EPILOG)
-    about = "folders with runs, such as results/runs; without the option, nothing is copied"
-    parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
-    hidden = argparse.SUPPRESS  # the earlier form: folders without the option
-    parser.add_argument("runs", nargs="*", action="extend", type=Path, default=hidden, help=hidden)
-    parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
-    parser.add_argument("--commit", metavar="HASH", help="the commit of records that have none")
-    parser.add_argument("--check", action="store_true", help="only report what is out of date")
-    return parser
+def publish_runs(
+    folders: Sequence[Path],
+    published: Path,
+    there: Sequence[FoundRecord] = (),
+    commit: str | None = None,
+    commits: Set[str] | None = None,
+) -> list[PublishOutcome]:
+    """Copies publishable runs from below the folders, all checked before the first; returns an outcome for each run.
+
+    Args:
+        folders: Folders with records anywhere below.
+        published: The target folder; the path below it follows from a run's identity.
+        there: The runs that are published.
+        commit: The commit to fill into records that have none.
+        commits: Those that a run's code may have; None if they are not known.
+    """
+    collection = collect(folders)
+    unreadable = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
+    outcomes = [PublishOutcome("refused", "not read", text) for text in unreadable]
+    for folder in folders:
+        if not folder.is_dir():
+            outcomes.append(PublishOutcome("refused", str(folder), "expected a folder with runs, found no such folder"))
+        elif next(folder.rglob(RECORD_NAME), None) is None:
+            outcomes.append(PublishOutcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
+    old = {record_path(published, item.record.identity): item.record for item in there}
+    runs = [(record_path(published, item.record.identity), item) for item in collection.found]
+    runs = [(target, _with_commit(item, old.get(target), commit)) for target, item in runs]
+    refusals = {
+        item.path: _refusal(item)
+        or _conflict(old.get(target), item.record, target)
+        or _contradiction(item, [other for place, other in runs if place == target])
+        for target, item in runs
+    }
+    passed = {target: item for target, item in runs if not refusals[item.path]}
+    kept = [item for item in there if record_path(published, item.record.identity) not in passed]
+    for finding in reversed(audit(list(passed.values()), commits, kept).findings):
+        refusals |= dict.fromkeys(finding.paths, finding.text)
+    for target, item in runs:
+        title, before = item.record.identity.title, old.get(target)
+        if refusal := refusals[item.path]:
+            outcomes.append(PublishOutcome("refused", title, refusal))
+            continue
+        score = f"{item.record.metric} {item.record.score:.2f}"
+        if before is None:
+            outcomes.append(PublishOutcome("added", title, score))
+        elif before == item.record:
+            outcomes.append(PublishOutcome("left", title, score))
+            continue
+        else:
+            recipes = (before.recipe, item.record.recipe)
+            newer = f", recipe {recipes[0]} -> {recipes[1]}" if recipes[0] < recipes[1] else ""
+            outcomes.append(PublishOutcome("replaced", title, f"{before.score:.2f} -> {score}{newer}"))
+        _copy(item, target, before)
+    tested = {(i.record.identity.task, i.record.data_hashes.get("test")): i for _, i in runs if not refusals[i.path]}
+    for item in tested.values():
+        try:
+            _copy_groups(item, published)
+        except GroupsUnreadable as error:
+            title = f"kinds of test examples of {item.record.identity.task}"
+            outcomes.append(PublishOutcome("refused", title, str(error)))
+    return outcomes
+
+
+def _with_commit(item: FoundRecord, there: RunRecord | None, commit: str | None) -> FoundRecord:
+    """The run with the commit filled in if it has none; the fingerprint does not cover it."""
+    environment, commit = item.record.environment, commit or (there.commit if there else None)
+    if commit is None or environment is None or environment.commit is not None:
+        return item
+    return replace(item, record=replace(item.record, environment=replace(environment, commit=commit)))
+
+
+def _refusal(item: FoundRecord) -> str:
+    """Why a run may not be published, whatever the others are; empty if it may."""
+    record = item.record
+    if record.error is not None:
+        return f"expected a finished run, found one that failed: {record.error.last_line}"
+    if record.limit is not None:
+        return f"expected the whole data, found limit={record.limit}"
+    if record.environment and record.environment.dirty:
+        return "expected committed code, found uncommitted changes (environment.dirty); commit them and run again"
+    if (task := record.identity.task) not in load_names().tasks:
+        known = ", ".join(load_names().tasks)
+        return f"expected a task of the suite ({known}), found {task}; to add it, see CONTRIBUTING.md, Ship a task"
+    for name in _examples_of(record):
+        try:
+            scores = read_examples(item.path.with_name(name), record.fingerprint)
+        except ExamplesUnreadable as error:
+            return str(error)
+        if scores is None:
+            return f"expected {name} next to the record, found none; without it there is no interval"
+        for key in sorted(set[str]().union(*scores)):
+            if len(key) > LONGEST_NAME or any(map(str.isspace, key)):
+                return f"{name}: expected names without spaces, found {key[:40]!r}"
+    for where, text in _texts(dataclasses.asdict(record)):
+        if len(text) > LONGEST_NAME or "\n" in text:
+            return f"record.json: {where}: expected a name or a number, found text: {text[:40]!r}"
+        if text.startswith(("/", "~")) or text[1:3] == ":\\":
+            return f"record.json: {where}: expected a name, found a path of one machine: {text[:40]!r}"
+    return ""
+
+
+def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
+    """All text of a JSON value, including keys, each with its place."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            place = f"{where}.{key}" if where else str(key)
+            yield place[:LONGEST_NAME], str(key)
+            yield from _texts(item, place)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item, where)
+
+
+def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
+    """Why the run cannot replace the published one of its name; empty if it can."""
+    if there is None or _replaces(here, there):
+        return ""
+    if there.recipe > here.recipe:
+        return f"a run of this name with recipe {there.recipe} is published, and this run has recipe {here.recipe}"
+    keys = ", ".join(differences(there.hashed, here.hashed))
+    return f"a run of this name made under other settings is published ({keys}); to replace it, delete {target.parent}"
+
+
+def _replaces(new: RunRecord, old: RunRecord) -> bool:
+    """Whether a run may replace another one of its name: it has the same settings, or differs only by newer recipes."""
+    if old.fingerprint == new.fingerprint:
+        return True
+    return old.recipe < new.recipe and all(key.startswith("recipes.") for key in differences(old.hashed, new.hashed))
+
+
+def _contradiction(item: FoundRecord, named: Sequence[FoundRecord]) -> str:
+    """Why it is unknown which of the finished runs of one name should be published; empty if it is known."""
+    text, here = item.contradiction, item.record
+    for other in named:
+        there = other.record
+        if there.status == "finished" and not _replaces(here, there) and not _replaces(there, here):
+            keys = ", ".join(differences(there.hashed, here.hashed))
+            text = f"{item.path} and {other.path} have one name and different settings ({keys})"
+    return f"{text}; publish only the right one, --runs with its folder" if text else ""
+
+
+def _examples_of(record: RunRecord) -> list[str]:
+    """The names of the files with scores of single examples; a trial has none."""
+    return [] if record.trial else [EXAMPLES_NAME, *map(also_name, record.also)]
+
+
+def _copy(item: FoundRecord, target: Path, before: RunRecord | None) -> None:
+    """Copies a run to its record's path: files of numbers are written again, so that nothing else is in them."""
+    record, folder = item.record, item.path.parent
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.resolve() != item.path.resolve():
+        for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(before) if before else ())):
+            target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
+        for name in _examples_of(record):
+            write_examples(
+                target.with_name(name), record.fingerprint, read_examples(folder / name, record.fingerprint) or []
+            )
+        if confidences := read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
+            by_split = {own.split: own.examples for own in confidences}
+            write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, by_split)
+        if record.shipped_data and (folder / PREDICTIONS_NAME).exists():
+            shutil.copyfile(folder / PREDICTIONS_NAME, target.with_name(PREDICTIONS_NAME))
+    write_record(target, record)  # last: a record implies that its examples are complete
+
+
+def _copy_groups(item: FoundRecord, published: Path) -> None:
+    """Copies the kinds of a run's test examples, if they are known.
+
+    Raises:
+        GroupsUnreadable: They cannot be read, or contain text.
+    """
+    known = groups_above(item.path, item.record.identity.task, item.record.data_hashes)
+    if known is None:
+        return
+    for text in (*known.ids, *known.groups, *(label for own in known.groups.values() for label in own.labels)):
+        if len(text) > LONGEST_NAME or "\n" in text:
+            raise GroupsUnreadable(f"expected names of examples and kinds, found text: {text[:40]!r}")
+    merge_groups(published, known)
 
 
 def generated(root: Path, collection: Collection) -> dict[Path, str | None]:

@@ -7,10 +7,11 @@ from html import unescape
 
 import pytest
 
+import results.publish
 import results.status
 import results.table
 from elmo.common.files import read_json, write_json
-from results.publishing.rules import publish_runs
+from results.publish import publish_runs
 from results.records.identity import EXAMPLES_NAME
 from results.records.record import write_record
 from results.records.run_lock import LOCK_NAME
@@ -232,14 +233,16 @@ def test_it_is_not_published(good, tmp_path, spoil):
     assert sum(outcome.kind == "added" for outcome in outcomes) == 2
 
 
-def test_a_published_record_that_cannot_be_read_is_not_replaced(good, tmp_path):
-    publish_runs([good], tmp_path / "published")
-    target = tmp_path / "published" / "mini" / "sst5" / "elmo" / "seed-1" / "record.json"
+def test_with_a_published_record_that_cannot_be_read_nothing_is_published(good, tmp_path, capsys):
+    published = tmp_path / "results" / "published"
+    target = published / "mini" / "sst5" / "elmo" / "seed-1" / "record.json"
+    target.parent.mkdir(parents=True)
     target.write_text("{")
-    kinds = {outcome.title: (outcome.kind, outcome.text) for outcome in publish_runs([good], tmp_path / "published")}
-    assert kinds["mini sst5 glove seed 1"][0] == "left"
-    assert kinds["mini sst5 elmo seed 1"][0] == "refused"
-    assert f"{target}: expected one whole JSON object" in kinds["mini sst5 elmo seed 1"][1]
+    assert results.publish.main(["--runs", str(good)], tmp_path) == 1
+    path = target.relative_to(tmp_path)
+    assert f"{path}: expected one whole JSON object" in capsys.readouterr().out
+    assert target.read_text() == "{"
+    assert list(published.rglob("*.*")) == [target]
 
 
 @pytest.mark.parametrize(

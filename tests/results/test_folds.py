@@ -275,7 +275,7 @@ def test_publishing_and_the_report(tmp_path, capsys):
     marks = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("figure", "table1", "representations", "demo"))
     (root / "README.md").write_text(marks)
     scores = {arm: harmonic(save_folds(tmp_path / "runs", features=arm)) for arm in ("glove", "elmo")}
-    assert publish([str(tmp_path / "runs")], root) == 0
+    assert publish(["--runs", str(tmp_path / "runs")], root) == 0
     assert len(list((root / "results" / "published").rglob("books/coref/*/fold-?/seed-1/record.json"))) == 6
     page = (root / "results" / "tables.md").read_text()
     assert f"| {scores['glove']:.2f} (1) | {scores['elmo']:.2f} (1) |" in page

@@ -8,7 +8,7 @@ import pytest
 import results.breakdown.__main__ as command
 from results.analysis.units import _TestFile
 from results.breakdown.group_files import GroupsUnreadable, add_groups, groups_path, read_groups
-from results.publishing.rules import publish_runs
+from results.publish import publish_runs
 from results.records.identity import Identity
 from results.records.metric import Grouping, Metric, Ratio
 from tests.results.making import make_record, run_report, save

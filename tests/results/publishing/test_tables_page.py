@@ -18,9 +18,9 @@ def test_the_mini_data_have_a_table_and_a_figure(tmp_path, runs, root):
     mini, page = tmp_path / "mini", root / "results" / "tables.md"
     for features in ("glove", "elmo"):
         save_run(mini, 44, data="mini", task="sst5", features=features)
-    main([str(mini)], root)
+    main(["--runs", str(mini)], root)
     assert "44.00" not in page.read_text().split("## The mini data")[0]
-    main([str(runs)], root)
+    main(["--runs", str(runs)], root)
     full_size, mini_data = page.read_text().split("## The mini data")
     assert "44.00" not in full_size
     assert "61.50" in full_size
@@ -41,7 +41,7 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
     both = {"trainer.epochs": 12, "features.elmo.places": "[input,output]"}
     for seed, right in ((1, 80), (2, 82)):
         save_run(tmp_path / "runs", right, task="squad", features="elmo", seed=seed, variant=both)
-    main([str(tmp_path / "runs")], root)
+    main(["--runs", str(tmp_path / "runs")], root)
     found = chapters(root)
     assert list(found)[1:9] == PAPER
     contents = [line for line in found[""].splitlines() if line.startswith("| [")]
@@ -74,10 +74,10 @@ def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
     medium = {"features.elmo.weights": "medium"}
     save_run(tmp_path / "runs", 60, task="sst5", config=GLOVE)
     save_run(tmp_path / "runs", 70, task="sst5", features="word2vec")
-    main([str(tmp_path / "runs")], root)
+    main(["--runs", str(tmp_path / "runs")], root)
     assert "representations.svg" not in chapters(root)["Representations"]
     save_run(tmp_path / "runs", 72, task="sst5", features="elmo", seed=3, variant=medium)
-    main([str(tmp_path / "runs")], root)
+    main(["--runs", str(tmp_path / "runs")], root)
     picture = (
         'published/representations.svg" alt="Representations against GloVe 50-d: errors removed, and cost. GloVe 50-d ('
     )
@@ -88,7 +88,7 @@ def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
 
 
 def test_the_page_shows_a_table_that_is_a_file(runs, root):
-    main([str(runs)], root)
+    main(["--runs", str(runs)], root)
     assert "\npython -m tasks.probes.table4\n" in chapters(root)["Table 4"]
     assert main(["--check"], root) == 0
     (root / "results" / "published" / "table4.md").write_text("| play | game |\n")
@@ -110,7 +110,7 @@ def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, roo
             config = {**record.config, "train_fraction": used / 1000}
             curve = [{"epoch": 1, "accuracy": 50.0}]
             write_record(path, replace(record, mixes=mixes, data=data, config=config, epochs=curve))
-    main([str(tmp_path / "runs")], root)
+    main(["--runs", str(tmp_path / "runs")], root)
     found = chapters(root)
     assert re.findall(r"published/([\w.-]*)\.svg", found["Figure 1"]) == ["efficiency-paper-sst5"]
     curve = (root / "results" / "published" / "efficiency-paper-sst5.svg").read_text()
@@ -123,10 +123,10 @@ def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, roo
 
 
 def test_the_page_shows_every_figure(tmp_path, runs, root):
-    main([str(runs)], root)
+    main(["--runs", str(runs)], root)
     save_run(tmp_path / "mini", 44, data="mini", task="sst5", features="glove")
     save_run(tmp_path / "mini", 45, data="mini", task="sst5", features="elmo")
-    main([str(tmp_path / "mini")], root)
+    main(["--runs", str(tmp_path / "mini")], root)
     shown = re.findall(r"published/([^)\"]*\.svg)", (root / "results" / "tables.md").read_text())
     files = [path.name for path in (root / "results" / "published").glob("*.svg")]
     assert {"errors-removed.svg", "errors-removed-phone-dark.svg", "errors-removed-mini.svg"} <= set(files)
@@ -134,14 +134,14 @@ def test_the_page_shows_every_figure(tmp_path, runs, root):
 
 
 def test_readme_shows_the_main_figure(runs, root):
-    main([str(runs)], root)
+    main(["--runs", str(runs)], root)
     shown = (root / "README.md").read_text().split("figure -->")[1]
     assert re.findall(r'src(?:set)?="([^"]*)"', shown)[-1] == "results/published/errors-removed.svg"
     assert "51.0 to 61.5, ELMo 21.4 %" in shown
 
 
 def test_a_figure_that_is_no_longer_shown_is_removed(runs, root, capsys):
-    main([str(runs)], root)
+    main(["--runs", str(runs)], root)
     old = root / "results" / "published" / "curves-paper-old.svg"
     old.write_text("<svg/>")
     capsys.readouterr()
@@ -157,7 +157,7 @@ class TestTables:
     """Which runs stand where."""
 
     def page(self, runs, root):
-        main([str(runs)], root)
+        main(["--runs", str(runs)], root)
         found = chapters(root)
         return [found.get(title, "") for title in ("Table 1", "Text or context?", "Other settings")]
 
@@ -238,7 +238,7 @@ class TestTables:
             record = read_record(path)
             scores = {**record.scores, "test": {**record.scores["test"], "em": em}}
             write_record(path, replace(record, scores=scores))
-        main([str(runs)], root)
+        main(["--runs", str(runs)], root)
         page = (root / "results" / "tables.md").read_text()
         # 3 / sqrt(2) = 2.12; the baseline has no such score
         assert "| task | + ELMo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
