@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -26,8 +26,15 @@ from results.experiments.runs_of_cells import runs_of_cells
 from results.records.collect import FoundRecord, collect
 from results.records.identity import CHECKPOINT_NAME, RECORD_NAME, Identity, record_path
 from results.records.printing import printable, write
-from results.records.run_lock import LOCK_NAME, SILENCE, read_lock, silence
-from results.records.sweep_manifest import DEFAULT_RUNS, Manifest, hydra_value, read_manifests, typed_places
+from results.records.run_lock import LOCK_NAME, is_locked, read_lock
+from results.records.sweep_manifest import (
+    DEFAULT_RUNS,
+    Manifest,
+    hydra_value,
+    is_at_work,
+    read_manifests,
+    typed_places,
+)
 from results.tables.core_table import core_page
 from results.tables.formats import LAYOUTS
 
@@ -38,7 +45,6 @@ LONGEST_LIST = 12  # runs listed for each state
 LOG = "sweep.log"  # in the folder of the runs: what a command that was started here printed
 LAST_LINES = 15  # of that file, shown if the command fails
 LOOKS_EVERY = 2.0  # seconds between updates with --watch
-QUIET = 300.0  # seconds without a change after which a sweep on another machine counts as dead
 OTHERS = "runs of no sweep"
 CLEAR = "\x1b[2J\x1b[H"  # empties a terminal
 
@@ -84,14 +90,14 @@ class RunState:
 class SweepState:
     """The state of a sweep, or, without a name, of all runs in a folder that belong to no sweep.
 
-    `alive` says whether the sweep's process still exists and may start missing runs; None if it is on another machine.
+    `alive` says whether the sweep's process may still start missing runs.
     """
 
     name: str
     command: str
     started_at: str
     runs: Sequence[RunState]
-    alive: bool | None = False
+    alive: bool = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -172,19 +178,13 @@ def sweeps_of(runs_dir: Path, experiment: Experiment | None = None) -> tuple[lis
         if record is not None and record.status == "finished":
             return RunState(title, kind, "done", record.seconds or 0.0)
         if owner is not None:
-            alive, quiet = owner.process.alive(), 0.0
-            if alive is None:
-                with suppress(OSError):  # released a moment ago
-                    quiet = abs(silence(folder / LOCK_NAME))  # a time in the future is no sign of life either
-                alive = quiet <= SILENCE
             active = RunState(title, kind, "running", owner.seconds, owner.epoch, owner.epochs, str(owner), owner.best)
-            if alive:
+            if is_locked(folder / LOCK_NAME):
                 return active
             if record is None:
                 last = owner.epochs > 0 and owner.epoch >= owner.epochs
                 note = "after its last epoch" if last else f"in epoch {owner.epoch + 1} of {owner.epochs}"
-                note = f"silent for {quiet:.0f} s: {owner}" if quiet else f"{STOPPED} {note}"
-                return replace(active, state="missing", seconds=0.0, note=note, best=None)
+                return replace(active, state="missing", seconds=0.0, note=f"{STOPPED} {note}", best=None)
         if record is not None and record.error is not None:
             return RunState(title, kind, "failed", record.seconds or 0.0, note=record.error.last_line)
         if (folder / RECORD_NAME).exists():
@@ -197,7 +197,7 @@ def sweeps_of(runs_dir: Path, experiment: Experiment | None = None) -> tuple[lis
         listed |= names.keys()
         refused = [own.partition(": ") for own in manifest.refused]
         runs = [*map(state, names, names.values()), *(RunState(own[0], (), "failed", note=own[2]) for own in refused)]
-        alive = manifest.process.alive() if manifest.process else None
+        alive = is_at_work(runs_dir, manifest)
         if runs:  # others are of single runs
             sweeps.append(SweepState(manifest.name, manifest.command, manifest.started_at, runs, alive))
     others = {folder: record.identity.title for folder, record in records.items()}
@@ -331,16 +331,14 @@ def _watch(
         with_scores: Whether to show the table of finished runs instead of the list of missing ones.
         process: The sweep, if it was started here; its exit status is returned.
     """
-    before, changed_at, table, done, printed = None, time.monotonic(), "", 0, ""
+    table, done, printed = "", 0, ""
     while True:
         status = process.poll() if process else None  # before reading, so that the last text misses nothing
         sweeps, problems = sweeps_of(runs_dir, experiment)
         sweeps = _named(sweeps, name)
-        if (sweeps, problems) != before:
-            before, changed_at = (sweeps, problems), time.monotonic()
         if with_scores and (finished := sum(sweep.counts["done"] for sweep in sweeps)) != done:
             table, done = scores(sweeps, runs_dir), finished
-        end = _end(sweeps, time.monotonic() - changed_at) if process is None else None
+        end = _end(sweeps) if process is None else None
         page = text(sweeps, problems, runs_dir, brief=with_scores) + table + (f"\n\n{end}" if end else "")
         if page != printed:
             print(end=CLEAR * sys.stdout.isatty())
@@ -352,16 +350,15 @@ def _watch(
         time.sleep(LOOKS_EVERY)
 
 
-def _end(sweeps: Sequence[SweepState], quiet: float) -> str | None:
-    """Why watching ends, after `quiet` seconds without a change: empty if all is done; None to continue."""
+def _end(sweeps: Sequence[SweepState]) -> str | None:
+    """Why watching ends: empty if all is done; None to continue."""
     if any(sweep.counts["running"] for sweep in sweeps):
         return None
     waiting = [sweep for sweep in sweeps if sweep.counts["missing"]]
-    if any(sweep.alive or (sweep.alive is None and quiet < QUIET) for sweep in waiting):
+    if any(sweep.alive for sweep in waiting):
         return None
     missing = sum(sweep.counts["missing"] for sweep in waiting)
-    unseen = f"; none has begun for {QUIET:.0f} s" if any(sweep.alive is None for sweep in waiting) else ""
-    return f"Nothing runs, and no process will start what is missing ({missing}){unseen}." if missing else ""
+    return f"Nothing runs, and no process will start what is missing ({missing})." if missing else ""
 
 
 def _parser() -> argparse.ArgumentParser:

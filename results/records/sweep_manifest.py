@@ -3,17 +3,19 @@
 A single run leaves such a file without runs, if its command names configs or data: suggested commands need these.
 """
 
-import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from elmo.common.files import read_json, write_json
 from results.records.identity import Identity
-from results.records.run_lock import Process
+from results.records.run_lock import PATIENCE, is_locked
 from results.records.typed_json import decode
 
 FOLDER = ".sweep"  # below runs_dir
@@ -32,7 +34,6 @@ class Manifest:
         runs: All runs in order; none for a single run.
         refused: Runs that can never start, such as a dataset with another task's reader, each with the reason.
         started_at: ISO 8601, UTC.
-        process: The sweep's process; None in files of earlier versions.
         schema: Version of this layout.
     """
 
@@ -41,7 +42,6 @@ class Manifest:
     runs: Sequence[Identity]
     refused: Sequence[str] = field(default_factory=list)
     started_at: str = ""
-    process: Process | None = None
     schema: int = SCHEMA
 
 
@@ -92,9 +92,30 @@ def typed_places(runs_dir: Path) -> TypedPlaces:
 
 
 def write_manifest(runs_dir: Path, manifest: Manifest) -> None:
-    """Writes the list below the folder of records, in one rename, with this process as the sweep's."""
-    own = replace(manifest, process=Process.of(os.getpid()))
-    write_json(runs_dir / FOLDER / f"{manifest.name.replace('/', '%2F')}.json", asdict(own))
+    """Writes the list below the folder of records, in one rename."""
+    write_json(_path(runs_dir, manifest), asdict(manifest))
+
+
+@contextmanager
+def at_work(runs_dir: Path, manifest: Manifest) -> Iterator[None]:
+    """Keeps the list locked in the block: as long as the sweep may start runs."""
+    lock = FileLock(_path(runs_dir, manifest), timeout=PATIENCE)
+    with suppress(Timeout, OSError):  # a folder that cannot be written to
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_at_work(runs_dir: Path, manifest: Manifest) -> bool:
+    """Whether a process may still start missing runs of the sweep."""
+    path = _path(runs_dir, manifest)
+    return path.exists() and is_locked(path)
+
+
+def _path(runs_dir: Path, manifest: Manifest) -> Path:
+    return runs_dir / FOLDER / f"{manifest.name.replace('/', '%2F')}.json"
 
 
 def read_manifests(runs_dir: Path) -> tuple[list[Manifest], list[str]]:

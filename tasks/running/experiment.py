@@ -16,7 +16,6 @@ import torch
 from elmo.common.device import own_device
 from elmo.common.errors import InputError, excerpt, interrupts_kept
 from elmo.common.files import plain_json
-from elmo.common.processes import parent_pid
 from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
 from results.breakdown.group_files import GroupsUnreadable, add_groups, reads_otherwise
@@ -36,7 +35,7 @@ from results.records.record import (
     timestamp,
     write_record,
 )
-from results.records.run_lock import Lock, Owner, Process, take
+from results.records.run_lock import HeldLock, Owner, run_lock
 from tasks.batch import Split
 from tasks.data.datasets import common_labels
 from tasks.data.look import look_at
@@ -134,14 +133,12 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
     if (done == "skip" and not plan.left_behind) or (done == "failed" and not config.retry_failed):
         return _ended_before(plan, done, reporter)
     prepare_folder(plan.path)
-    launcher = parent_pid()
-    lock = take(plan.path.parent, plan.title, None if launcher is None else Process.of(launcher))
-    if isinstance(lock, Owner):
-        if done == "skip":  # that process is about to end
-            return _ended_before(plan, done, reporter)
-        reporter.warn(f"is running elsewhere: {lock}")
-        return Ended("elsewhere")
-    with lock:
+    with run_lock(plan.path.parent, plan.title) as lock:
+        if isinstance(lock, Owner):
+            if done == "skip":  # that process is about to end
+                return _ended_before(plan, done, reporter)
+            reporter.warn(f"is running elsewhere: {lock}")
+            return Ended("elsewhere")
         done = decide(plan.path, plan.hashed)  # another process may have ended it before the lock
         if done == "skip" or (done == "failed" and not config.retry_failed):
             plan.checkpoint.unlink(missing_ok=True)  # left by a process killed after it wrote the record
@@ -179,7 +176,7 @@ def _not_kept(config: RunConfig, record: RunRecord, folder: Path) -> list[str]:
     return missing + [f"scores on {other.data.name}" for other in config.also if other.data.name not in record.also]
 
 
-def _carry_out(plan: RunPlan, lock: Lock, device: torch.device, reporter: Reporter) -> Ended:
+def _carry_out(plan: RunPlan, lock: HeldLock, device: torch.device, reporter: Reporter) -> Ended:
     """Trains, tests and writes the record, also if the run fails."""
     config, path, task = plan.config, plan.path, plan.config.task
     outcome = RunOutcome()

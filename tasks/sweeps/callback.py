@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from results.experiments.experiment_file import load_experiment
 from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record
 from results.records.run_lock import LOCK_NAME
-from results.records.sweep_manifest import DEFAULT_RUNS, write_manifest
+from results.records.sweep_manifest import DEFAULT_RUNS, at_work, write_manifest
 from tasks.running.config import NOT_IN_FINGERPRINT, RunConfig
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
@@ -75,6 +76,7 @@ class Sweep(Callback):
 
     plan: ClassVar[bool] = False  # --plan: print what the runs need, and start none
     keep_going: ClassVar[bool] = False  # --keep-going: start runs even if some lack what they need
+    at_work: ClassVar[AbstractContextManager[None] | None] = None
     latest: ClassVar[Sweep | None] = None  # of this process; main() needs it, and Hydra keeps its callbacks hidden
 
     def __init__(self) -> None:
@@ -114,7 +116,10 @@ class Sweep(Callback):
             self._hand_over(config, len(runs))
             return
         try:
-            write_manifest(expanded(config.runs_dir, "runs_dir"), manifest_of(config, configs))
+            manifest, runs_dir = manifest_of(config, configs), expanded(config.runs_dir, "runs_dir")
+            write_manifest(runs_dir, manifest)
+            Sweep.at_work = at_work(runs_dir, manifest)
+            Sweep.at_work.__enter__()  # to the end of the process
         except OSError as error:
             Reporter("sweep").warn(f"python -m results.status will not show it: {error}")
         if lost := not_in_table(config, configs):

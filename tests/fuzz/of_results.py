@@ -17,7 +17,7 @@ from results.records.example_scores import (
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record, write_record
-from results.records.run_lock import Lock, Owner, Process, take
+from results.records.run_lock import HeldLock, Owner, is_locked, read_lock, run_lock
 from results.records.sweep_manifest import Manifest, read_manifests, typed_places
 from results.report.explorer import read_senses
 from tests.fuzz.reading import Reader
@@ -58,8 +58,7 @@ SENSES = """\
 """
 
 
-ELSEWHERE = Process(17, "1234", "another machine")
-OWNER = Owner("ab12cd34ef567890", "another", ELSEWHERE, ELSEWHERE, "a run", "2026-01-01T00:00:00+00:00")
+OWNER = Owner("another", 17, "a run", "2026-01-01T00:00:00+00:00")
 
 
 def _made(name, write):
@@ -73,18 +72,18 @@ def _made(name, write):
 
 
 def _take(path):
-    """Takes the lock or finds its owner, which may still be alive on another machine."""
-    found = take(path.parent)
-    if isinstance(found, Lock):
-        with found:
-            pass
-    return str(found)
+    """Reads the owner of a lock that no process holds, and takes it."""
+    owner = read_lock(path)
+    assert not is_locked(path)
+    with run_lock(path.parent) as held:
+        assert isinstance(held, HeldLock)
+    return str(owner)
 
 
 def _make_manifest(folder):
     runs = [make_record(seed=seed, variant={"trainer.lr": 0.1}).identity for seed in (1, 2)]
     command = "python -m tasks.run -m --config-dir d data=mine.yaml"
-    write_json(folder / ".sweep" / "mine.json", asdict(Manifest("mine", command, runs, ["a run"], process=ELSEWHERE)))
+    write_json(folder / ".sweep" / "mine.json", asdict(Manifest("mine", command, runs, ["a run"])))
     return [folder / ".sweep" / "mine.json"]
 
 

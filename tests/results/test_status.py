@@ -1,20 +1,20 @@
 """The status of sweeps: done, running, failed and missing runs, and the time they take, from files alone."""
 
 import json
-import os
 import sys
 import time
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from results import status
-from results.records import run_lock
 from results.records.identity import Identity, record_path
 from results.records.record import RunError
-from results.records.run_lock import LOCK_NAME, Owner, Process, take
-from results.records.sweep_manifest import Manifest, write_manifest
+from results.records.run_lock import LOCK_NAME, Owner, run_lock
+from results.records.sweep_manifest import Manifest, at_work, write_manifest
 from tests.results.making import make_record, save
 
 FAILED = RunError("OutOfMemoryError", "CUDA out of memory.\nTried to allocate 20 MiB", ["Traceback", "..."])
@@ -29,31 +29,30 @@ def done(runs, seed, seconds, features="glove", task="ner", error=None):
     return save(runs, replace(record, seconds=seconds))
 
 
-def owner_of(process, **more):
-    return Owner(token="t", host="far", process=process, since="2026-01-01T00:00:00+00:00", **{"seconds": 30.0, **more})
+LOCKS = {}  # those that this process holds, by their paths
 
 
-def locked(runs, who, owner):
+@pytest.fixture(autouse=True)
+def released():
+    """Gives back what a test has locked."""
+    yield
+    for lock in LOCKS.values():
+        lock.release()
+    LOCKS.clear()
+
+
+def locked(runs, who, alive, **more):
+    """A run's lock file; a process that is alive holds the lock."""
     path = record_path(runs, who).with_name(LOCK_NAME)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(run_lock._text(owner))
+    if path in LOCKS:
+        LOCKS.pop(path).release()
+    owner = Owner("far", 7, since="2026-01-01T00:00:00+00:00", **{"seconds": 30.0, **more})
+    path.write_text(json.dumps(asdict(owner)))
+    if alive:
+        LOCKS[path] = FileLock(path)
+        LOCKS[path].acquire(blocking=False)
     return path
-
-
-def living(**more):
-    return owner_of(Process.of(os.getpid()), **more)
-
-
-def dead(**more):
-    return owner_of(replace(Process.of(os.getpid()), born="1"), **more)
-
-
-def replace_process(runs, **changed):
-    """As if another process had written the lists of runs."""
-    for path in (runs / ".sweep").iterdir():
-        content = json.loads(path.read_text())
-        content["process"] |= changed
-        path.write_text(json.dumps(content))
 
 
 @pytest.fixture
@@ -74,9 +73,9 @@ def sweep_of_six(runs):
     write_manifest(runs, Manifest("table1", "python -m tasks.run -m experiment=table1", runs_of_it, [], "2026"))
     done(runs, 1, 100.0)
     done(runs, 2, 140.0)
-    locked(runs, identity(3), living(epoch=3, epochs=8))
+    locked(runs, identity(3), True, epoch=3, epochs=8)
     done(runs, 4, 10.0, error=FAILED)
-    locked(runs, identity(5), dead(epoch=2, epochs=8))
+    locked(runs, identity(5), False, epoch=2, epochs=8)
 
 
 class TestSweep:
@@ -96,7 +95,7 @@ class TestSweep:
 
     def test_a_run_that_was_stopped_while_it_was_tested(self, tmp_path, shown):
         sweep_of_six(tmp_path)
-        locked(tmp_path, identity(6), dead(epoch=8, epochs=8))
+        locked(tmp_path, identity(6), False, epoch=8, epochs=8)
         assert shown()[1].splitlines()[5] == "  missing  paper ner glove seed 6  stopped after its last epoch"
 
     def test_for_programs(self, tmp_path, shown):
@@ -121,7 +120,7 @@ class TestSweep:
         write_manifest(tmp_path, Manifest("mini", "", [identity(seed) for seed in range(1, 6)]))
         done(tmp_path, 1, 100.0)
         for seed in (2, 3):
-            locked(tmp_path, identity(seed), living())
+            locked(tmp_path, identity(seed), True)
         (sweep,) = json.loads(shown("--format", "json")[1])["sweeps"]
         assert sweep["seconds_left"] == (70 + 70 + 100 + 100) / 2
 
@@ -132,9 +131,9 @@ class TestSweep:
     def test_a_run_that_is_tried_again_is_running(self, tmp_path, shown):
         write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
         done(tmp_path, 1, 10.0, error=FAILED)
-        locked(tmp_path, identity(1), living())
+        locked(tmp_path, identity(1), True)
         assert "0 of 1 done, 1 running; " in shown()[1]
-        locked(tmp_path, identity(1), dead())
+        locked(tmp_path, identity(1), False)
         assert "0 of 1 done, 1 failed; " in shown()[1], "and was stopped again"
 
     def test_a_run_that_was_refused_has_failed(self, tmp_path, shown):
@@ -146,24 +145,11 @@ class TestSweep:
         assert shown()[1].rstrip().endswith("missing  and 18 more")
 
 
-class TestOtherMachines:
-    def test_a_heartbeat_is_believed_for_a_minute(self, tmp_path, shown):
-        write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
-        path = locked(tmp_path, identity(1), owner_of(Process(7, "1", "far away")))
-        assert "1 running" in shown()[1]
-        for moved in (-3600, 3600):
-            os.utime(path, (time.time() + moved,) * 2)
-            out = shown()[1]
-            assert "1 missing" in out
-            assert "silent for 3" in out
-            assert "host far, pid 7" in out
-
-
 class TestFolder:
     def test_without_a_sweep_all_runs_are_shown(self, tmp_path, shown):
         done(tmp_path, 1, 10.0)
         done(tmp_path, 2, 5.0, error=FAILED)
-        locked(tmp_path, identity(3), living(title="paper ner glove seed 3"))
+        locked(tmp_path, identity(3), True, title="paper ner glove seed 3")
         lines = shown()[1].splitlines()
         assert lines[0].startswith("runs of no sweep: 1 of 3 done, 1 running, 1 failed; ")
         assert "paper ner glove seed 3" in lines[1]
@@ -229,7 +215,7 @@ class TestFolder:
         head = "runs of no sweep: 0 of 1 done, 1 missing; 0 s spent, time left not known yet"
         remedy = "  the command that started a stopped run continues it"
         assert shown()[1].splitlines() == [head, remedy, stopped]
-        locked(tmp_path, identity(2), dead(title="paper ner glove seed 2", epoch=2, epochs=8))
+        locked(tmp_path, identity(2), False, title="paper ner glove seed 2", epoch=2, epochs=8)
         assert shown()[1].splitlines()[1:3] == [
             remedy,
             "  missing  paper ner glove seed 2" + " " * 17 + "  stopped in epoch 3 of 8",
@@ -252,7 +238,7 @@ class TestFolder:
         cut.write_text(cut.read_text()[:100])
         (tmp_path / ".sweep" / "torn.json").write_text("{")
         (tmp_path / ".sweep" / "later.json").write_text('{"schema": 99}')
-        locked(tmp_path, identity(6), living()).write_text("torn")
+        locked(tmp_path, identity(6), True).write_text("torn")
         code, out, _ = shown()
         assert code == 0
         assert "table1: 1 of 6 done, " in out
@@ -265,11 +251,13 @@ class TestFolder:
 class TestWatch:
     def test_it_ends_when_nothing_is_left(self, tmp_path, shown, monkeypatch):
         monkeypatch.setattr(status, "LOOKS_EVERY", 0.0)
-        write_manifest(tmp_path, Manifest("mini", "", [identity(1), identity(2), identity(3)]))
+        manifest = Manifest("mini", "", [identity(1), identity(2), identity(3)])
+        write_manifest(tmp_path, manifest)
         done(tmp_path, 1, 10.0, error=FAILED)
         steps = iter([lambda: None, lambda: done(tmp_path, 2, 20.0), lambda: done(tmp_path, 3, 20.0)])
         monkeypatch.setattr(time, "sleep", lambda _: next(steps)())
-        code, out, _ = shown("--watch", "--experiment", "mini")
+        with at_work(tmp_path, manifest):
+            code, out, _ = shown("--watch", "--experiment", "mini")
         assert code == 0
         heads = [line.split(";")[0] for line in out.splitlines() if line.startswith("mini")]
         states = ["0 of 3 done, 1 failed, 2 missing", "1 of 3 done, 1 failed, 1 missing", "2 of 3 done, 1 failed"]
@@ -277,34 +265,29 @@ class TestWatch:
 
     def test_it_ends_when_no_process_will_start_what_is_missing(self, tmp_path, shown, monkeypatch):
         sweep_of_six(tmp_path)
-        replace_process(tmp_path, born="1")  # of a process that is gone
         monkeypatch.setattr(time, "sleep", lambda _: record_path(tmp_path, identity(3)).with_name(LOCK_NAME).unlink())
         code, out, _ = shown("--watch")
         assert code == 0
         assert out.count("table1: ") == 2, "once while a run is at work"
         assert out.rstrip().endswith("Nothing runs, and no process will start what is missing (3).")
 
-    def test_a_sweep_that_cannot_be_seen_is_waited_for(self, tmp_path, shown, monkeypatch):
-        """On another machine, or of an older suite; what matters is how long nothing has changed."""
-        write_manifest(tmp_path, Manifest("mini", "", [identity(1), identity(2)]))
-        replace_process(tmp_path, machine="far away")
-        clock, slept = [0.0], []
+    def test_a_sweep_that_may_start_what_is_missing_is_waited_for(self, tmp_path, shown, monkeypatch):
+        manifest, slept = Manifest("mini", "", [identity(1), identity(2)]), []
+        write_manifest(tmp_path, manifest)
+        with ExitStack() as sweep:
+            sweep.enter_context(at_work(tmp_path, manifest))
 
-        def sleep(seconds):
-            slept.append(seconds)
-            clock[0] += seconds
-            if len(slept) == 100:
-                done(tmp_path, 1, 20.0)
+            def sleep(seconds):
+                slept.append(seconds)
+                if len(slept) == 10:
+                    sweep.close()
 
-        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-        monkeypatch.setattr(time, "sleep", sleep)
-        code, out, _ = shown("--watch")
-        assert code == 0
-        assert clock[0] == 200 + status.QUIET
-        assert out.rstrip().endswith("no process will start what is missing (1); none has begun for 300 s.")
+            monkeypatch.setattr(time, "sleep", sleep)
+            assert shown("--watch")[0] == 0
+        assert len(slept) == 10
 
     def test_stopped_runs_of_no_sweep_are_not_waited_for(self, tmp_path, shown):
-        locked(tmp_path, identity(5), dead(epoch=2, epochs=8))
+        locked(tmp_path, identity(5), False, epoch=2, epochs=8)
         assert "no process will start what is missing (1)." in shown("--watch")[1]
 
     def test_an_unknown_experiment(self, shown):
@@ -313,8 +296,10 @@ class TestWatch:
     def test_on_a_terminal_it_redraws(self, tmp_path, shown, monkeypatch):
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         monkeypatch.setattr(time, "sleep", lambda _: done(tmp_path, 1, 10.0))
-        write_manifest(tmp_path, Manifest("mini", "", [identity(1)]))
-        first, second = shown("--watch")[1].split(status.CLEAR)[1:]
+        manifest = Manifest("mini", "", [identity(1)])
+        write_manifest(tmp_path, manifest)
+        with at_work(tmp_path, manifest):
+            first, second = shown("--watch")[1].split(status.CLEAR)[1:]
         assert "0 of 1 done" in first
         assert "1 of 1 done" in second
 
@@ -322,7 +307,7 @@ class TestWatch:
 def test_a_lock_that_a_run_holds_is_seen(tmp_path, shown):
     folder = record_path(tmp_path, identity(1)).parent
     folder.mkdir(parents=True)
-    with take(folder, "paper ner glove seed 1") as held:
+    with run_lock(folder, "paper ner glove seed 1") as held:
         held.progress(1, 5)
         assert "running  paper ner glove seed 1  epoch 1 of 5, 0 s, host" in shown()[1]
         held.progress(2, 5, 71.239)

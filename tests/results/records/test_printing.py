@@ -15,7 +15,7 @@ from results.records.collect import collect
 from results.records.identity import Identity
 from results.records.printing import printable, write
 from results.records.record import RecordConflict, RecordUnreadable, RunError, decide, read_record
-from results.records.run_lock import LOCK_NAME, Owner, Process
+from results.records.run_lock import LOCK_NAME, Owner
 from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report
 from results.tables.cells import wide_page
@@ -41,7 +41,7 @@ def runs(tmp_path):
             save(folder, make_record(features=features, variant=variant, metric=f"f1{EVIL}", **names))
     save(folder, make_record(seed=2, error=RunError(f"Bad{EVIL}", EVIL, [EVIL]), **names))
     (save(folder, make_record(seed=3, **names))).write_text(f'{{"status": "{EVIL[0]}"')
-    owner = Owner("t", f"far{EVIL}", Process(os.getpid(), None, "far"), title=EVIL, since=EVIL)
+    owner = Owner(f"far{EVIL}", 1, title=EVIL, since=EVIL)
     (folder / f"x{EVIL}").mkdir()
     (folder / f"x{EVIL}" / LOCK_NAME).write_text(json.dumps(owner, default=vars))
     write_manifest(folder, Manifest(f"sweep{EVIL}", EVIL, [Identity(EVIL, EVIL, EVIL, 7)], [f"{EVIL}: {EVIL}"]))
@@ -93,7 +93,7 @@ def test_what_a_run_says_of_its_record_only_prints(tmp_path):
     with pytest.raises(RecordUnreadable, match=r"scores\.test") as unreadable:
         read_record(path)
     assert acts(str(unreadable.value)) == set()
-    assert acts(str(Owner("t", EVIL, Process(1, None, ""), since=EVIL))) == set()
+    assert acts(str(Owner(EVIL, 1, since=EVIL))) == set()
 
 
 def test_what_can_be_read_stays_as_it_is():

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from results.records.identity import PREDICTIONS_NAME, RECORD_NAME
-from results.records.run_lock import LOCK_NAME, read_lock
+from results.records.run_lock import LOCK_NAME, is_locked, read_lock
 from tests.tasks.making import SMALL
 from tests.tasks.user import outcomes
 
@@ -44,8 +44,8 @@ class Sweep:
 
     def workers(self):
         """The processes that hold a lock on a run."""
-        owners = [owner for path in self.runs.rglob(LOCK_NAME) if (owner := read_lock(path)) is not None]
-        return [owner.process.pid for owner in owners if owner.process.alive()]
+        owners = [read_lock(path) for path in self.runs.rglob(LOCK_NAME) if is_locked(path)]
+        return [owner.pid for owner in owners if owner is not None and owner.pid]
 
     def wait_for_work(self):
         deadline = time.monotonic() + PATIENCE
