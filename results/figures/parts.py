@@ -1,21 +1,18 @@
 """Charts of where a gain comes from: classes, confusions, kinds of test examples, and weights of layers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from results.analysis.interval import Interval, seed_intervals
-from results.analysis.panels import Panel, as_stem, class_metric, class_runs, class_scores, confusion, layer_name, mixes
+from results.analysis.panels import Panel, class_metric, class_runs, class_scores, confusion, layer_name, mixes
 from results.analysis.rows import Group
 from results.breakdown.gains import FEWEST, Kind
 from results.figures.axes import (
     BELOW,
-    LANE,
     LEFT,
     RIGHT,
-    Scale,
     fitted,
-    lane_title,
     spread,
     text_width,
     tint,
@@ -131,91 +128,14 @@ def _gains_figure(
     return Figure(name, title, caption, y + BELOW, marks, numbers=". ".join(numbers) + ".")
 
 
-def per_class(panel: Panel, arms: Arms) -> Figure | None:
-    """Score of each class, the arms on one line; None if the records have no classes."""
-    metric = class_metric(panel.groups)
-    scored = [(arms[group.features], class_scores(group, metric)) for group in panel.groups]
-    names = list(dict.fromkeys(name for _, scores in scored for name in scores))
-    if not names:
-        return None
-    scale = spread([score for _, scores in scored for score, _ in scores.values()], LEFT + 6, RIGHT - 6)
-    bottom = 8 + LANE * len(names)
-    marks, numbers = vertical_ticks(scale, 8, bottom, f"test {panel.metric_title(metric)} (%)"), []
-    for lane, name in enumerate(names):
-        y, each = 38 + lane * LANE, [(arm, *scores[name]) for arm, scores in scored if name in scores]
-        gold = next((count for _, _, count in each if count is not None), None)
-        marks += lane_title(y - 13, name, "" if gold is None else f"{gold:,} in test")
-        ends = [scale.at(score) for _, score, _ in each]
-        marks.append(ChartLine([(min(ends), y), (max(ends), y)], "grid", 4))
-        for arm, score, _ in each:
-            numbers.append(f"{arm.title}, {name}: {score:.1f}")
-            marks.append(arm.dot(scale.at(score), y, 5, numbers[-1]))
-    caption = f"Test {panel.metric_title(metric)} of each class in percent, mean over seeds."
-    shown, text = [arm for arm, scores in scored if scores], "; ".join(numbers) + "."
-    return Figure(f"classes-{panel.stem}", panel.title, caption, bottom + BELOW, marks, numbers=text, legend=shown)
-
-
-def confusion_difference(panel: Panel, arms: Arms) -> Figure | None:
+def confusions(panel: Panel, arms: Arms) -> Figure | None:
     """What the second arm changes in the confusion matrix, in points; None if the compared arms have no counts."""
     pair = panel.row.pair(panel.label)
-    if pair is None:
+    counted = [own for group in pair or () if (own := confusion(group))]
+    if pair is None or len(counted) < 2 or counted[0][0] != counted[1][0]:
         return None
-    counted = [own for group in pair if (own := confusion(group))]
-    if len(counted) < 2 or counted[0][0] != counted[1][0]:
-        return None
-    names, (before, after) = counted[0][0], (_shares(counts) for _, counts in counted)
-
-    def cell(i: int, j: int) -> _Cell:
-        change = 100 * (after[i][j] - before[i][j])
-        shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
-        title = f"{before[i][j]:.1%} to {after[i][j]:.1%}"
-        return _Cell(shown, title, f"{change:+.1f}", (change > 0) == (i == j), min(abs(change) / 20, 1.0))
-
-    first, second = (arms[group.features] for group in pair)
-    caption = (
-        f"Predicted classes as a share of each gold class, over all seeds: {second.title} minus {first.title}, in "
-        "points. Blue is better: more on the diagonal, less elsewhere."
-    )
-    return _matrix(f"confusion-{panel.stem}", panel.title, caption, names, cell)
-
-
-def confusion_matrix(panel: Panel, group: Group, arms: Arms) -> Figure | None:
-    """The confusion matrix in percent of each gold class; None if the records have no counts."""
-    counted = confusion(group)
-    if counted is None:
-        return None
-    names, counts = counted
-    shares = _shares(counts)
-
-    def cell(i: int, j: int) -> _Cell:
-        shown, title = f"{shares[i][j]:.0%}", f"{counts[i][j]:,.0f} of {sum(counts[i]):,.0f}"
-        return _Cell(shown, title, shown, i == j, shares[i][j])
-
-    arm = arms[group.features].title
-    caption = f"{arm}: predicted classes as a share of each gold class, over all seeds."
-    name = f"confusion-{panel.stem}-{as_stem(group.features)}"
-    return _matrix(name, f"{panel.title} · {arm}", caption, names, cell)
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """A cell of a matrix: text, tooltip, number for screen readers, whether it is good, and how strong, from 0 to 1."""
-
-    text: str
-    title: str
-    number: str
-    good: bool
-    strength: float
-
-
-def _shares(counts: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The counts of each line as shares of their sum."""
-    return [[count / sum(line) if sum(line) else 0.0 for count in line] for line in counts]
-
-
-def _matrix(name: str, title: str, caption: str, classes: Sequence[str], cell: Callable[[int, int], _Cell]) -> Figure:
-    """A matrix; `cell` makes the one of a gold class, a line, and a predicted class."""
-    left, top = min(8 + max(text_width(own, 11) for own in classes), 120.0), 46.0
+    classes, (before, after) = counted[0][0], (_shares(counts) for _, counts in counted)
+    left, top = min(8 + max(text_width(name, 11) for name in classes), 120.0), 46.0
     width = (RIGHT - left) / len(classes)
     height = min(width, 40.0)
     marks: list[Mark] = [Label((left + RIGHT) / 2, 12, "predicted", "muted", 11, "middle"), Label(LEFT, 12, "gold")]
@@ -228,64 +148,44 @@ def _matrix(name: str, title: str, caption: str, classes: Sequence[str], cell: C
         y = top + i * height
         marks.append(Label(left - 6, y + height / 2 + 4, fitted(gold, left - 8, 11), "muted", 11, "end"))
         for j, predicted in enumerate(classes):
-            own, x = cell(i, j), left + j * width
-            numbers.append(f"{gold} as {predicted} {own.number}")
-            text, colour = f"{gold} taken for {predicted}: {own.title}", "blue" if own.good else "orange"
-            marks.append(Box(x + 1, y + 1, width - 2, height - 2, colour, opacity=tint(own.strength), title=text))
-            marks.append(Label(x + width / 2, y + height / 2 + 4, own.text, "ink", 12, "middle", i == j, halo=0))
-    return Figure(name, title, caption, top + height * len(classes) + 8, marks, numbers="; ".join(numbers) + ".")
+            x, change = left + j * width, 100 * (after[i][j] - before[i][j])
+            numbers.append(f"{gold} as {predicted} {change:+.1f}")
+            title = f"{gold} taken for {predicted}: {before[i][j]:.1%} to {after[i][j]:.1%}"
+            colour, strength = "blue" if (change > 0) == (i == j) else "orange", min(abs(change) / 20, 1.0)
+            marks.append(Box(x + 1, y + 1, width - 2, height - 2, colour, opacity=tint(strength), title=title))
+            shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
+            marks.append(Label(x + width / 2, y + height / 2 + 4, shown, "ink", 12, "middle", i == j, halo=0))
+    first, second = (arms[group.features] for group in pair)
+    caption = (
+        f"Predicted classes as a share of each gold class, over all seeds: {second.title} minus {first.title}, in "
+        "points. Blue is better: more on the diagonal, less elsewhere."
+    )
+    name, text = f"confusion-{panel.stem}", "; ".join(numbers) + "."
+    return Figure(name, panel.title, caption, top + height * len(classes) + 8, marks, numbers=text)
 
 
-def layer_weights(panel: Panel, arms: Arms) -> Figure | None:
-    """The weight of each layer by placement, as in the paper's Figure 2; None without learned mixes."""
-    mixed = [(arms[group.features], mixes(group)) for group in panel.groups]
-    places = list(dict.fromkeys(place for _, by_place in mixed for place in by_place))
-    if not places:
-        return None
-    weights = [w for _, by_place in mixed for runs, _ in by_place.values() for run in runs for w in run]
-    scale = Scale(0, max(0.5, *weights), 92, RIGHT - 42)
-    marks, numbers, y = list[Mark](), list[str](), 6.0
-    for place in places:
-        at_place = [(arm, *by_place[place]) for arm, by_place in mixed if place in by_place]
-        gammas = "gamma " + ", ".join(f"{gamma:.2f}" for _, _, gamma in at_place)
-        counts = {len(runs[0]) for _, runs, _ in at_place}
-        layers, top = max(counts), y + 24
-        y += 18
-        marks += lane_title(y, place, fitted(gammas, 260, 11))
-        for layer in range(layers):
-            y += 8
-            with_layer = [(arm, [run[layer] for run in runs]) for arm, runs, _ in at_place if layer < len(runs[0])]
-            marks.append(Label(LEFT, y + 6 + 5 * len(with_layer), layer_name(layer, layers), "muted", 12))
-            for arm, each in with_layer:
-                mean, title = fmean(each), f"{arm.title}, {place}, {layer_name(layer, layers)}"
-                numbers.append(f"{title}: {mean:.2f}")
-                title, features = f"{title}: {mean:.3f}", arm.features
-                marks.append(arm.dot(84, y + 5, 3.5))
-                marks.append(Box(92, y, scale.at(mean) - 92, 10, arm.colour, title=title, arm=features))
-                if len(each) > 1:
-                    ends = [(scale.at(end), y + 5) for end in (min(each), max(each))]
-                    title = f"seeds: {min(each):.3f} to {max(each):.3f}"
-                    marks.append(ChartLine(ends, "ink", title=title, arm=features))
-                marks.append(Label(RIGHT, y + 9, f"{mean:.2f}", "muted", 11, "end", arm=features))
-                y += 13
-        if len(counts) == 1:  # else it differs between arms
-            even, title = scale.at(1 / layers), f"all layers alike: {1 / layers:.2f}"
-            marks.append(ChartLine([(even, top), (even, y)], "muted", 1, "4 3", title=title))
-        y += 8
-    marks.append(Label((scale.start + scale.end) / 2, y + 8, "weight of the layer", "muted", 11, "middle"))
-    caption = "Weight of each biLM layer after the softmax, mean over seeds; thin line: their range; dashed: all alike."
-    shown, text = [arm for arm, by_place in mixed if by_place], "; ".join(numbers) + "."
-    return Figure(f"layers-{panel.stem}", panel.title, caption, y + 16, marks, numbers=text, legend=shown)
+def _shares(counts: Sequence[Sequence[float]]) -> list[list[float]]:
+    """The counts of each line as shares of their sum."""
+    return [[count / sum(line) if sum(line) else 0.0 for count in line] for line in counts]
 
 
-def layer_map(groups: Sequence[tuple[str, Group]]) -> Figure | None:
-    """The weight of each layer at each place for several tasks, the paper's Figure 2; None without learned mixes.
+def layer_map(
+    groups: Sequence[tuple[str, Group]],
+    name: str = "layer-weights",
+    title: str = "Figure 2: weights of the layers",
+) -> Figure | None:
+    """The weight of each layer at each place, the paper's Figure 2; None without learned mixes.
 
     Args:
-        groups: Groups with their titles; those without mixes are left out.
+        groups: Tasks or arms with their titles; those without mixes are left out.
+        name: Of the file.
+        title: Of the figure.
     """
-    titled = [(", ".join(filter(None, [title, group.old_recipe])), group, mixes(group)) for title, group in groups]
-    lanes = [(title, group, by_place) for title, group, by_place in titled if by_place]
+    lanes = [
+        (lane if group.old_recipe in lane else f"{lane}, {group.old_recipe}", group, by_place)
+        for lane, group in groups
+        if (by_place := mixes(group))
+    ]
     if not lanes:
         return None
     layers: dict[str, int] = {}  # by place
@@ -298,24 +198,23 @@ def layer_map(groups: Sequence[tuple[str, Group]]) -> Figure | None:
     for place, count in layers.items():
         marks.append(Label(left + count * width / 2, 11, fitted(place, count * width), "ink", 12, "middle", bold=True))
         for layer in range(count):
-            name = fitted(layer_name(layer, count), width, 9)
-            marks.append(Label(left + (layer + 0.5) * width, 26, name, "muted", 9, "middle"))
-        for lane, (title, _, by_place) in enumerate(lanes):
+            shown = fitted(layer_name(layer, count), width, 9)
+            marks.append(Label(left + (layer + 0.5) * width, 26, shown, "muted", 9, "middle"))
+        for number, (lane, _, by_place) in enumerate(lanes):
             runs, gamma = by_place.get(place, ([], 0.0))
-            y = top + lane * height + 18
+            y = top + number * height + 18
             for layer, each in enumerate(zip(*runs, strict=True)):
                 mean, x = fmean(each), left + layer * width
-                text = f"{title}, {place}, {layer_name(layer, len(runs[0]))}: {mean:.3f}"
+                text = f"{lane}, {place}, {layer_name(layer, len(runs[0]))}: {mean:.3f}"
                 numbers.append(text)
                 text += f", runs {min(each):.3f} to {max(each):.3f}, gamma {gamma:.2f}"
                 marks.append(Box(x + 1, y, width - 2, 22, "blue", opacity=tint(mean), title=text))
                 bold, shown = mean > 1 / len(runs[0]), fitted(f"{mean:.2f}", width, 11)
                 marks.append(Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))
         left += count * width + gap
-    for lane, (title, group, _) in enumerate(lanes):
-        y, runs_text = top + lane * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
-        marks.append(Label(LEFT, y, fitted(title, RIGHT - LEFT - text_width(runs_text, 11) - 8), "ink", 12))
+    for number, (lane, group, _) in enumerate(lanes):
+        y, runs_text = top + number * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
+        marks.append(Label(LEFT, y, fitted(lane, RIGHT - LEFT - text_width(runs_text, 11) - 8), "ink", 12))
         marks.append(Label(RIGHT, y, runs_text, "muted", 11, "end"))
     caption = "Weight of each layer after the softmax, mean over runs; bold: above an even share."
-    title, text = "Figure 2: weights of the layers", "; ".join(numbers) + "."
-    return Figure("layer-weights", title, caption, top + height * len(lanes) + 4, marks, numbers=text)
+    return Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")

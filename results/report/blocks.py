@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of, split_panels
 from results.analysis.rows import MINI, Group, Summary
@@ -9,20 +10,11 @@ from results.breakdown.gains import FEWEST, Breakdown, break_down
 from results.figures.curves import convergence, learning_curves, sample_efficiency, seed_scatter
 from results.figures.errors_removed import errors_removed
 from results.figures.marks import Arms, Figure, arms_of, titled
-from results.figures.parts import (
-    class_differences,
-    confusion_difference,
-    confusion_matrix,
-    kind_gains,
-    layer_map,
-    layer_weights,
-    per_class,
-)
+from results.figures.parts import class_differences, confusions, kind_gains, layer_map
 from results.records.collect import FoundRecord
 
 
-@dataclass(frozen=True)
-class KindOfChart:
+class KindOfChart(NamedTuple):
     """A kind of chart: its heading, and how to read it."""
 
     title: str
@@ -49,8 +41,8 @@ CHARTS: Mapping[str, KindOfChart] = {
     ),
     "layers": KindOfChart(
         "Layers",
-        "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2). Bar: mean of "
-        "the runs; thin line: their range; dashed: all layers alike.",
+        "How a task weights the biLM's layers, at each place where it uses them (the paper's Figure 2). Mean of the "
+        "runs; bold: above an even share.",
     ),
     "efficiency": KindOfChart(
         "Fewer labels", "What a smaller training set costs each arm (the paper's Figure 1). Dots: seeds."
@@ -63,8 +55,7 @@ CHARTS: Mapping[str, KindOfChart] = {
 }
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """A figure of one kind, a key of CHARTS."""
 
     kind: str
@@ -89,42 +80,57 @@ class TaskBlock:
 
 
 def blocks_of(
-    summary: Summary, known_sizes: Sequence[Efficiency] = (), found: Sequence[FoundRecord] = ()
+    summary: Summary, known_sizes: Sequence[Efficiency] = (), records: Sequence[FoundRecord] = ()
 ) -> list[TaskBlock]:
     """All blocks, in the order of the table.
 
     Args:
         summary: The runs.
         known_sizes: Scores by training set size of some rows, in place of what the settings of these rows give.
-        found: The records that the summary was made from, for breakdowns; without them there are none.
+        records: Those that the summary was made from, for breakdowns; without them there are none.
     """
     arms = arms_of(summary.titles)
     blocks = []
     for row in summary.rows:
         first, others = panels_of(row)
-        sizes = [own for own in known_sizes if own.row.key == row.key] or efficiencies(row)
-        of_row = [Chart("efficiency", sample_efficiency(own, arms)) for own in sizes]
+        sizes = [known for known in known_sizes if known.row.key == row.key] or efficiencies(row)
+        of_row = [Chart("efficiency", sample_efficiency(size, arms)) for size in sizes]
         more = [chart for panel in others for chart in _charts(panel, titled(arms, panel.groups))]
         for panel in first:
-            own_arms = titled(arms, panel.groups)
-            breakdown = break_down([panel], found) if found else Breakdown([], [])
-            kinds = [Chart("kinds", kind_gains(own, kinds, own_arms)) for own, kinds in breakdown.panels]
-            charts = [*_charts(panel, own_arms), *of_row, *kinds]
-            old = "; ".join(own_arms[group.features].title for group in panel.groups if group.old_recipe)
+            with_titles = titled(arms, panel.groups)
+            breakdown = break_down([panel], records) if records else Breakdown([], [])
+            charts = [*_charts(panel, with_titles), *of_row]
+            charts += [Chart("kinds", kind_gains(own, kinds, with_titles)) for own, kinds in breakdown.panels]
+            old = "; ".join(with_titles[group.features].title for group in panel.groups if group.old_recipe)
             notes = [*breakdown.notes, *([f"Of an older recipe of the task: {old}."] if old else [])]
             blocks.append(TaskBlock(panel, charts, more, notes))
             of_row, more = [], []  # those of the row are in its first block
     return blocks
 
 
+def _charts(panel: Panel, arms: Arms) -> list[Chart]:
+    """The charts of one panel's runs."""
+    layers = [(arms[group.features].title, group) for group in panel.groups]
+    figures = {
+        "seeds": seed_scatter(panel, arms),
+        "curves": learning_curves(panel, arms),
+        "classes": class_differences(panel, arms),
+        "confusion": confusions(panel, arms),
+        "layers": layer_map(layers, f"layers-{panel.stem}", panel.title),
+    }
+    return [Chart(kind, figure) for kind, figure in figures.items() if figure]
+
+
 def main_figures(summary: Summary) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data."""
-    return [own for panels in _by_size(summary) if (own := errors_removed(panels, summary.compared, summary.main_arms))]
+    figures = [errors_removed(panels, summary.compared, summary.main_arms) for panels in _by_size(summary)]
+    return [figure for figure in figures if figure]
 
 
 def convergence_of(summary: Summary) -> Figure | None:
     """The epochs until the baseline's best dev score, of the full data sets or, without them, of the mini data."""
-    return next((own for panels in _by_size(summary) if (own := convergence(panels, summary.compared))), None)
+    full_size, mini = _by_size(summary)
+    return convergence(full_size, summary.compared) or convergence(mini, summary.compared)
 
 
 def _by_size(summary: Summary) -> list[list[Panel]]:
@@ -149,19 +155,3 @@ def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figur
         if group.features == summary.compared[1] and panel.row.key not in covered
     ]
     return layer_map([*known, *weighted]) if len(known) + len(weighted) > 1 else None
-
-
-def _charts(panel: Panel, arms: Arms) -> list[Chart]:
-    """The charts of one panel's runs."""
-    confusions = [confusion_difference(panel, arms)]
-    if confusions == [None]:
-        own = [group for group in panel.groups if group.features in panel.row.compared]
-        confusions = [confusion_matrix(panel, group, arms) for group in own]
-    found: dict[str, list[Figure | None]] = {
-        "seeds": [seed_scatter(panel, arms)],
-        "curves": [learning_curves(panel, arms)],
-        "classes": [class_differences(panel, arms) or per_class(panel, arms)],
-        "confusion": confusions,
-        "layers": [layer_weights(panel, arms)],
-    }
-    return [Chart(kind, figure) for kind, figures in found.items() for figure in figures if figure]

@@ -12,10 +12,8 @@ from results.analysis.panels import (
     Panel,
     class_metric,
     class_scores,
-    confusion,
     curve,
     efficiencies,
-    mixes,
     panels_of,
     speeds,
 )
@@ -25,11 +23,8 @@ from results.figures.curves import convergence, learning_curves, sample_efficien
 from results.figures.marks import Area, Box, ChartLine, Dot, Label, arms_of
 from results.figures.parts import (
     class_differences,
-    confusion_difference,
-    confusion_matrix,
+    confusions,
     layer_map,
-    layer_weights,
-    per_class,
 )
 from results.figures.svg import inline_svg, standalone_svg, swatch, with_legend, with_title
 from results.records.record import Mix
@@ -134,27 +129,6 @@ def test_curves_leave_out_epochs_without_a_number():
     assert learning_curves(Panel(row(group("elmo", 70.0))), ARMS) is None
 
 
-def test_layer_bars_are_as_long_as_the_mean_weight():
-    weights = [{"input": Mix([0.2, 0.5, 0.3], 1.0)}, {"input": Mix([0.4, 0.5, 0.1], 2.0)}]
-    elmo = with_each(group("elmo", 70.0, 71.0), "mixes", weights)
-    assert mixes(elmo) == {"input": ([[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]], 1.5)}
-    figure = layer_weights(Panel(row(elmo)), ARMS)
-    widths = [box.width for box in marks(figure, Box)]
-    assert [width / widths[1] for width in widths] == pytest.approx([0.3 / 0.5, 1, 0.2 / 0.5])
-    assert {"input", "gamma 1.50", "characters", "LSTM 2"} <= {label.text for label in marks(figure, Label)}
-    assert layer_weights(Panel(row(group("glove", 1.0))), ARMS) is None
-
-
-def test_a_layer_that_one_arm_has_is_named_next_to_its_bar():
-    mixed = {"glove": Mix([0.2, 0.2, 0.1, 0.1, 0.4], 1.0), "elmo": Mix([0.5, 0.3, 0.2], 1.0)}
-    groups = [group(name, 70.0, mixes={"input": mix, "output": mix}) for name, mix in mixed.items()]
-    figure = layer_weights(Panel(row(*groups)), ARMS)
-    last = next(label for label in marks(figure, Label) if label.text == "layer 4")
-    (bar,) = [box for box in marks(figure, Box) if box.title == "glove, input, layer 4: 0.400"]
-    assert bar.y < last.y < bar.y + 14
-    assert not [line for line in marks(figure, ChartLine) if line.title.startswith("all layers alike")]
-
-
 def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
     """Means worked out by hand; a task without the second place has no boxes there, and one without mixes no line."""
     weights = [[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]]  # of two seeds; mean 0.3, 0.5, 0.2
@@ -186,17 +160,6 @@ def test_class_scores_are_means_over_seeds():
     elmo = with_each(group("elmo", 70.0, 71.0), "details", [{"labels": own} for own in labels])
     assert class_metric([elmo]) == "f1"
     assert class_scores(elmo, "f1") == {"PER": (85.0, 12)}
-    figure = per_class(Panel(row(elmo)), ARMS)
-    assert {"PER", "12 in test"} <= {label.text for label in marks(figure, Label)}
-
-
-def test_a_confusion_matrix_sums_the_seeds():
-    details = {"confusion": {"labels": ["a", "b"], "gold_by_predicted": [[3, 1], [0, 4]]}}
-    elmo = group("elmo", 70.0, 71.0, details=details)
-    assert confusion(elmo) == (["a", "b"], [[6, 2], [0, 8]])
-    figure = confusion_matrix(Panel(row(elmo)), elmo, ARMS)
-    texts = [label.text for label in marks(figure, Label)]
-    assert [text for text in texts if text.endswith("%")] == ["75%", "25%", "0%", "100%"]
 
 
 @pytest.mark.parametrize(
@@ -210,9 +173,9 @@ def test_a_confusion_matrix_sums_the_seeds():
     ],
 )
 def test_details_of_any_other_shape_are_no_figure(details):
-    elmo = group("elmo", 70.0, details=details)
-    assert per_class(Panel(row(elmo)), ARMS) is None
-    assert confusion_matrix(Panel(row(elmo)), elmo, ARMS) is None
+    panel = Panel(row(*(group(name, 70.0, details=details) for name in ("glove", "elmo"))))
+    assert class_differences(panel, ARMS) is None
+    assert confusions(panel, ARMS) is None
 
 
 def shares(features, counted=True):
@@ -304,7 +267,7 @@ def test_axes_have_labels():
     expected = {
         learning_curves: {"epoch", "dev F1 (%)"},
         seed_scatter: {"test F1 (%)"},
-        per_class: {"test F1 (%)"},
+        class_differences: {"gain, points of F1"},
     }
     for draw, texts in expected.items():
         assert texts <= {label.text for label in marks(draw(panel, ARMS), Label)}, draw.__name__
@@ -385,7 +348,7 @@ def test_the_confusion_difference_is_in_points_of_the_gold_class():
         group(name, 70.0, details={"confusion": {"labels": ["a", "b"], "gold_by_predicted": own}})
         for name, own in counts.items()
     ]
-    figure = confusion_difference(Panel(row(*arms)), ARMS)
+    figure = confusions(Panel(row(*arms)), ARMS)
     assert [label.text for label in marks(figure, Label) if label.text[1:].isdigit()] == [
         "+25",
         "\N{MINUS SIGN}25",
@@ -396,7 +359,7 @@ def test_the_confusion_difference_is_in_points_of_the_gold_class():
     assert "a taken for b: 50.0% to 25.0%" in marks(figure, Box)[1].title
     assert "b as a +10.0" in figure.numbers
     others = group("elmo", 70.0, details={"confusion": {"labels": ["a", "c"], "gold_by_predicted": [[1, 0], [0, 1]]}})
-    assert confusion_difference(Panel(row(arms[0], others)), ARMS) is None, "other classes"
+    assert confusions(Panel(row(arms[0], others)), ARMS) is None, "other classes"
 
 
 def test_a_legend_has_as_many_lines_as_it_needs():
