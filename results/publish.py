@@ -2,7 +2,7 @@
 
 Only records, scores of examples, confidences and kinds of test examples are copied: numbers and names, no third-party
 text and no paths of one machine. Test predictions contain text, so they are copied only where all data files come with
-the suite.
+the suite, and of seed 1 alone, since nothing shows the others.
 """
 
 import argparse
@@ -61,9 +61,9 @@ Kind = Literal["added", "replaced", "left", "refused"]
 _DESCRIPTION = """\
 Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
 run's name, with the scores on further test sets and the confidences that it kept, and the kinds of their test examples
-to results/published/test_sets. Test predictions contain text: they are copied only of runs whose data come with the
-suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures, and parts of
-README.
+to results/published/test_sets. Test predictions contain text: they are copied only of runs with seed 1 whose data
+come with the suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG
+figures, and parts of README.
 Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
 committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which
 python -m results.audit finds something, such as scores that their own files contradict, two runs that contradict each
@@ -307,7 +307,7 @@ def _copy(item: FoundRecord, target: Path, before: RunRecord | None) -> None:
         if confidences := read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
             by_split = {own.split: own.examples for own in confidences}
             write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, by_split)
-        if record.shipped_data and (folder / PREDICTIONS_NAME).exists():
+        if record.shipped_data and record.identity.seed == 1 and (folder / PREDICTIONS_NAME).exists():
             shutil.copyfile(folder / PREDICTIONS_NAME, target.with_name(PREDICTIONS_NAME))
     write_record(target, record)  # last: a record implies that its examples are complete
 

@@ -18,7 +18,7 @@ from tasks.running.config import RunConfig, typed_folds
 from tasks.running.schema import add_config_dir
 
 _DESCRIPTION = """\
-Writes RUNS_DIR/test_sets/TASK-HASH.json: for each test example its name and the kinds it belongs to (length, casing,
+Writes RUNS_DIR/test_sets/TASK-HASH.json.gz: for each test example its name and the kinds it belongs to (length, casing,
 seen and unseen entities ...), no text. `python -m results.breakdown` and the report then show the scores of each kind.
 A run on whole data writes the file itself; this command is for runs that were made before, or elsewhere.
 

@@ -306,7 +306,7 @@ def test_kinds_of_test_examples_are_known(data, task, names):
     assert known.groups.keys() >= names
     assert len(known.ids) == len(read_examples(path.with_name(EXAMPLES_NAME), record.fingerprint))
     if "pretraining_text" in names:
-        assert known.groups["pretraining_text"].of.count("1") == 4460  # as published/README.md says
+        assert known.groups["pretraining_text"].of.count(1) == 4460  # as published/README.md says
 
 
 @pytest.mark.parametrize("task", ["ner", "sst5", "snli", "squad", "srl", "coref"])

@@ -115,7 +115,7 @@ def groupings_of(group: Group, count: int, paths: Paths) -> dict[str, Grouping]:
             continue
         path = None if reads_otherwise(record.identity) else paths.get(record.fingerprint)
         known = path and groups_above(path, record.identity.task, record.data_hashes)
-        own = {name: stored.grouping for name, stored in known.groups.items()} if known else {}
+        own = dict(known.groups) if known else {}
         if record.limit is not None or train_fraction(record) != 1:  # kinds of the whole training set are not theirs
             own = {name: grouping for name, grouping in own.items() if not grouping.from_train}
         joined = own if joined is None else _joined(joined, own)

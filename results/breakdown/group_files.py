@@ -1,11 +1,11 @@
-"""Files of kinds of test examples: RUNS_DIR/test_sets/TASK-HASH.json, one for each test set.
+"""Files of kinds of test examples: RUNS_DIR/test_sets/TASK-HASH.json.gz, one for each test set.
 
 The kinds depend on the text of a test set, not on a run, so one file serves all runs that were tested on it, also those
 made before the file. It has names and labels of examples, no text; labels are found by the hash of the test files.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from elmo.common.files import read_json, write_json
@@ -14,48 +14,10 @@ from results.records.metric import Grouping
 from results.records.typed_json import decode
 
 FOLDER = "test_sets"
-SCHEMA = 1
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_NO_LABEL = "-"
 
 
 class GroupsUnreadable(ValueError):  # noqa: N818 - reads as what it is
     """A file of kinds of test examples that is damaged, or of another test set."""
-
-
-@dataclass(frozen=True)
-class StoredGrouping:
-    """Kinds of examples.
-
-    Attributes:
-        labels: For people.
-        of: A character for each example: the number of its label, 0 to 9 and a to z, or "-" for none.
-        train: The hash of the training files, if the kinds depend on them; else empty.
-    """
-
-    labels: Sequence[str]
-    of: str
-    train: str = ""
-
-    @classmethod
-    def made_from(cls, grouping: Grouping, train: str) -> "StoredGrouping":
-        """The kinds as they are stored; `train` is the hash of the training files."""
-        if len(grouping.labels) > len(_DIGITS):
-            raise ValueError(f"expected at most {len(_DIGITS)} kinds of examples, found {len(grouping.labels)}")
-        of = "".join(_NO_LABEL if number is None else _DIGITS[number] for number in grouping.of)
-        return cls(list(grouping.labels), of, train if grouping.from_train else "")
-
-    @property
-    def grouping(self) -> Grouping:
-        """The kinds as a task declares them.
-
-        Raises:
-            ValueError: A character stands for no label.
-        """
-        numbers = [None if digit == _NO_LABEL else _DIGITS.index(digit) for digit in self.of]
-        if any(number is not None and number >= len(self.labels) for number in numbers):
-            raise ValueError(f"of: expected numbers of {len(self.labels)} labels, found a higher one")
-        return Grouping(self.labels, numbers, bool(self.train))
 
 
 @dataclass(frozen=True)
@@ -65,21 +27,25 @@ class KnownExamples:
     Attributes:
         task: The task.
         test: The hash of its files, as in records.
+        train: The hash of the training files, for kinds that depend on them; empty if none does.
         ids: The names of its examples, in the order of the scores in records.
         groups: The ways to group them, by name.
-        schema: Version of this layout.
     """
 
     task: str
     test: str
+    train: str
     ids: Sequence[str]
-    groups: Mapping[str, StoredGrouping] = field(default_factory=dict)
-    schema: int = SCHEMA
+    groups: Mapping[str, Grouping]
+
+    def groups_with(self, train: str) -> dict[str, Grouping]:
+        """The kinds that hold where these are the training files."""
+        return {name: own for name, own in self.groups.items() if self.train == train or not own.from_train}
 
 
 def groups_path(runs_dir: Path, task: str, test: str) -> Path:
     """The file for a test set, by the hash of its files."""
-    return runs_dir / FOLDER / f"{task}-{test[:16]}.json"
+    return runs_dir / FOLDER / f"{task}-{test[:16]}.json.gz"
 
 
 def add_groups(
@@ -94,18 +60,16 @@ def add_groups(
         ids: The names of the test examples.
         groupings: The kinds, by name.
     """
-    made = {name: StoredGrouping.made_from(own, hashes.get("train", "")) for name, own in groupings.items()}
-    return merge_groups(runs_dir, KnownExamples(task, hashes["test"], list(ids), made))
+    return merge_groups(runs_dir, KnownExamples(task, hashes["test"], hashes.get("train", ""), list(ids), groupings))
 
 
 def merge_groups(runs_dir: Path, new: KnownExamples) -> Path:
     """Writes the file of a test set; kinds of the same examples that are only in the file stay."""
     path = groups_path(runs_dir, new.task, new.test)
-    known = read_groups(path) if path.exists() else None
-    kept = known.groups if known and list(known.ids) == list(new.ids) else {}
-    new = replace(new, groups={**kept, **new.groups})
-    if new != known:
-        write_json(path, asdict(new))
+    if path.exists() and list((known := read_groups(path)).ids) == list(new.ids):
+        train = new.train or known.train
+        new = replace(new, train=train, groups={**known.groups_with(train), **new.groups})
+    write_json(path, asdict(new))
     return path
 
 
@@ -116,13 +80,13 @@ def read_groups(path: Path) -> KnownExamples:
         GroupsUnreadable: It is no such file; the message says why and what to do.
     """
     try:
-        found: KnownExamples = decode(KnownExamples, read_json(path))
-        for name, own in found.groups.items():
-            if len(own.grouping.of) != len(found.ids):
-                raise ValueError(f"groups.{name}.of: expected {len(found.ids)} characters, found {len(own.of)}")
+        known: KnownExamples = decode(KnownExamples, read_json(path))
+        for name, own in known.groups.items():
+            if len(own.of) != len(known.ids):
+                raise ValueError(f"groups.{name}.of: expected {len(known.ids)} numbers, found {len(own.of)}")
     except (OSError, ValueError) as error:
         raise GroupsUnreadable(f"{path}: expected kinds of test examples, found: {error}. Delete the file") from error
-    return found
+    return known
 
 
 def reads_otherwise(identity: Identity) -> bool:
@@ -140,12 +104,9 @@ def groups_above(record: Path, task: str, hashes: Mapping[str, object]) -> Known
         task: The name of the task.
         hashes: The run's `data_hashes`.
     """
-    test, train = (str(hashes.get(split, "")) for split in ("test", "train"))
+    test = str(hashes.get("test", ""))
     for folder in record.parents:
-        path = groups_path(folder, task, test)
-        if test and path.is_file():
-            found = read_groups(path)
-            if (found.task, found.test) == (task, test):
-                kept = {name: own for name, own in found.groups.items() if own.train in ("", train)}
-                return replace(found, groups=kept)
+        if test and (path := groups_path(folder, task, test)).is_file():
+            known = read_groups(path)
+            return replace(known, groups=known.groups_with(str(hashes.get("train", ""))))
     return None

@@ -1,5 +1,6 @@
 """Kinds of test examples of single tasks, on cases written here, and the command."""
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,7 +105,7 @@ def written(tmp_path_factory):
 
 def test_the_command_writes_names_and_kinds_and_no_text(written):
     assert list(written.known.ids) == [example.id for example in written.examples]
-    text = written.path.read_text(encoding="utf-8")
+    text = gzip.decompress(written.path.read_bytes()).decode()
     words = {word for example in written.examples for word in example.premise if len(word) > 5}
     assert words
     assert not [word for word in words if f" {word}" in text]
@@ -113,7 +114,7 @@ def test_the_command_writes_names_and_kinds_and_no_text(written):
 def test_right_and_wrong_answers_of_another_run_are_kinds(written):
     found = written.known.groups["hypothesis_alone"]
     assert list(found.labels) == ["right", "wrong"]
-    assert found.of == "".join("0" if number % 3 == 0 else "1" for number in range(600))
+    assert found.of == [int(number % 3 != 0) for number in range(600)]
     assert "length" in written.known.groups
 
 

@@ -117,6 +117,7 @@ class TestFinishedRun:
         assert tp > 0, "something has been learned"
         assert read_record(path).scores["test"]["recall"] == pytest.approx(100 * tp / (tp + fn))
         assert read_record(path).scores["test"]["precision"] == pytest.approx(100 * tp / (tp + fp))
+        text = gzip.decompress(path.read_bytes()).decode()
         words = {line.split()[0] for line in (place.data / "mine" / "test.txt").read_text().splitlines() if line}
         for word in words - {".", "in"}:
             assert word not in text
@@ -146,11 +147,12 @@ class TestFinishedRun:
         path = groups_path(finished.runs, "ner", data["test"])
         known = read_groups(path)
         assert len(known.ids) == 7
-        assert known.groups["length"].of == "0" * 7  # all have fewer than ten tokens
-        assert known.groups["entities"].of == "0" * 7  # seven of twelve sentences of training, again
-        assert known.groups["entities"].train == data["train"]
+        assert known.groups["length"].of == [0] * 7  # all have fewer than ten tokens
+        assert known.groups["entities"].of == [0] * 7  # seven of twelve sentences of training, again
+        assert known.train == data["train"]
+        text = gzip.decompress(path.read_bytes()).decode()
         words = {line.split()[0] for line in (place.data / "mine" / "test.txt").read_text().splitlines() if line}
-        assert [word for word in words - {".", "in"} if f'"{word}' in path.read_text()] == []
+        assert [word for word in words - {".", "in"} if f'"{word}' in text] == []
 
     def test_nothing_else_is_left_behind(self, place, finished):
         files = [path for path in finished.runs.rglob("*") if path.is_file()]

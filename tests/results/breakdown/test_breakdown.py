@@ -1,11 +1,11 @@
 """Breakdowns: scores of kinds of test examples, against counts added up here."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 import results.breakdown.__main__ as command
+from elmo.common.files import read_json, write_json
 from results.analysis.units import _TestFile
 from results.breakdown.group_files import GroupsUnreadable, add_groups, groups_path, read_groups
 from results.publish import publish_runs
@@ -207,12 +207,12 @@ def test_runs_without_kinds_get_the_command(runs, capsys):
 
 def test_a_damaged_file_is_reported(runs, capsys):
     path = groups_path(runs, "ner", HASHES["test"])
-    content = json.loads(path.read_text())
-    content["groups"]["length"]["of"] = "01"
-    path.write_text(json.dumps(content))
-    with pytest.raises(GroupsUnreadable, match="expected 10 characters, found 2"):
+    content = read_json(path)
+    content["groups"]["length"]["of"] = [0, 1]
+    write_json(path, content)
+    with pytest.raises(GroupsUnreadable, match="expected 10 numbers, found 2"):
         read_groups(path)
-    assert "expected 10 characters, found 2. Delete the file" in shown(capsys, "--runs", runs)[2]
+    assert "expected 10 numbers, found 2. Delete the file" in shown(capsys, "--runs", runs)[2]
 
 
 def test_the_report_shows_kinds_or_says_how_to_get_them(runs):

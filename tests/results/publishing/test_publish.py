@@ -39,7 +39,7 @@ FILES = {"train": ["sst5/a.txt"], "dev": ["sst5/b.txt"], "test": ["sst5/c.txt"]}
 OURS = {"shipped": True, "hub": None, "splits": FILES}
 
 
-def save_with_predictions(runs, data, seed=3):
+def save_with_predictions(runs, data, seed=1):
     """A run of these data that kept its predictions."""
     path = save_run(runs, 1, of=2, data="mini", task="sst5", seed=seed)
     record = read_record(path)
@@ -105,6 +105,13 @@ def test_predictions_are_copied_only_where_the_data_come_with_the_suite(root, tm
     texts = [file for file in root.rglob("*") if file.is_file() and b"bore" in file.read_bytes()]
     packed = [file for file in root.rglob("*.gz") if b"bore" in gzip.decompress(file.read_bytes())]
     assert (texts, len(packed)) == ([], int(copied))
+
+
+def test_predictions_of_further_seeds_are_not_copied(root, tmp_path):
+    path = save_with_predictions(tmp_path / "runs", OURS, seed=2)
+    assert main(["--runs", str(tmp_path / "runs")], root) == 0
+    target = root / "results" / "published" / path.relative_to(tmp_path / "runs")
+    assert (target.exists(), target.with_name(PREDICTIONS_NAME).exists()) == (True, False)
 
 
 def test_records_without_data_in_their_config_publish_no_predictions(root, tmp_path):

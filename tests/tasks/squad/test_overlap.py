@@ -44,7 +44,7 @@ def test_questions_are_kept_as_kinds(files, capsys):
     known = read_groups(groups_path(files / "runs", "squad", test))
     assert list(known.ids) == ["a0", "a1", "b0", "c0", "c1", "c2", "d0", "d1"]
     assert list(known.groups["pretraining_text"].labels) == ["overlaps", "clean"]
-    assert known.groups["pretraining_text"].of == "00111111"
+    assert known.groups["pretraining_text"].of == [0, 0, 1, 1, 1, 1, 1, 1]
     assert capsys.readouterr().out.splitlines()[2] == str(groups_path(files / "runs", "squad", test))
 
 
