@@ -1,20 +1,22 @@
-"""Frozen layers from a config: the source, its store, its mixes, and the hash of its content."""
+"""Frozen layers: the settings of every source, and its layers as a part, cached or tuned with the task."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo import Elmo, FrozenSource
+from elmo.bilm.model import Bilm
+from elmo.bilm.sentences import padded
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import FileState, expanded
@@ -24,13 +26,73 @@ from elmo.download.folder import obtain
 from elmo.mix import LayerChoice
 from elmo.names import VECTOR_NAMES
 from elmo.sources import bilm, controls
-from elmo.sources.source import fingerprint_of, require_source
+from elmo.sources.bilm import TunedBilm
+from elmo.sources.source import TunableSource, fingerprint_of, require_source
+from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states, files_of
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, StoreUnusable, open_shelf
 from elmo.tokeniser import sentences_of_tokens
 from tasks.batch import PLACES, Sentence
 from tasks.features.parts import FeaturePart, LocatedText
-from tasks.features.tuning import TuningConfig
+
+# What readers of scores must know about a model, by the last part of its name or path.
+WARNINGS = {
+    "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI, SQuAD 2.0, Reddit and Stack Exchange, so "
+    "scores on SNLI, SQuAD and WNUT-17 say little about it"
+}
+
+
+@dataclass
+class TuningConfig:
+    """How a source is tuned. Its layers are groups of parameters; the head and the mixes keep the trainer's rate.
+
+    Attributes:
+        lr: the highest learning rate of the top layer; the default is for Adam, and too low for Adadelta.
+        decay: the rate of a layer is that of the layer above it times this; 1 for equal rates.
+        warmup: share of the run in which rates rise from zero; afterwards they fall, and reach zero with the last of
+            trainer.epochs.
+        unfreeze: epochs between the start of a layer and that of the one below it. The top layer starts at once; 0
+            starts all.
+    """
+
+    lr: float = 1e-3
+    decay: float = 0.4
+    warmup: float = 0.1
+    unfreeze: int = 1
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
+        checks.positive(f"{key}.lr", self.lr)
+        checks.at_least(0, f"{key}.unfreeze", self.unfreeze)
+        if not 0 < self.decay <= 1:
+            raise InputError(f"{key}.decay: expected more than 0 and at most 1, found {self.decay}")
+        checks.dropout(f"{key}.warmup", self.warmup)
+
+
+@dataclass(frozen=True)
+class TunedGroup:
+    """A layer of a tuned source.
+
+    Attributes:
+        parameters: of the layer.
+        depth: the number of layers above it.
+        config: how it is tuned.
+    """
+
+    parameters: Sequence[nn.Parameter]
+    depth: int
+    config: TuningConfig
+
+    def frozen_in(self, epoch: int) -> bool:
+        """Whether it is not trained yet in an epoch, counted from 1."""
+        return epoch <= self.depth * self.config.unfreeze
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this share of the run, from 0 to 1."""
+        config = self.config
+        rising = progress < config.warmup
+        share = progress / config.warmup if rising else (1 - progress) / (1 - config.warmup)
+        return config.lr * config.decay**self.depth * share
 
 
 @dataclass
@@ -149,22 +211,21 @@ class ElmoConfig(FrozenConfig):
 
     def open(self) -> FrozenSource:
         """The biLM, or the control."""
-        if self.untrained:
-            return controls.untrained(self.weights, self.untrained_seed)
-        if self.control is not None:
-            return controls.CONTROLS[self.control](self.weights, self.draw or 0)
-        return bilm.trained(self.weights)
+        return _open_elmo(*self._settings)
 
     def fingerprint(self) -> str:
-        """The hash, cached until a file in the weights' folder changes, since a sweep needs it often."""
+        """The hash of the source's content."""
         state = () if self._only_drawn else bilm.file_states(self.weights)
-        return _remembered_fingerprint(
-            self.weights, self.untrained, self.untrained_seed, self.control, self.draw, state
-        )
+        return _remembered_fingerprint(_open_elmo, self._settings, state)
 
     def files(self) -> list[Path]:
         """The weights, and the options if they are not among the weights."""
         return [] if self._only_drawn else bilm.files(self.weights)
+
+    @property
+    def _settings(self) -> tuple[str, int | None, str | None, int]:
+        """The weights, the seed of untrained ones, the control and its seed."""
+        return self.weights, self.untrained_seed if self.untrained else None, self.control, self.draw or 0
 
     @property
     def _only_drawn(self) -> bool:
@@ -172,12 +233,64 @@ class ElmoConfig(FrozenConfig):
         return controls.only_a_size(self.weights) and self.untrained
 
 
+def _open_elmo(weights: str, untrained_seed: int | None, control: str | None, draw: int) -> FrozenSource:
+    if untrained_seed is not None:
+        return controls.untrained(weights, untrained_seed)
+    return bilm.trained(weights) if control is None else controls.CONTROLS[control](weights, draw)
+
+
 @lru_cache(maxsize=16)
 def _remembered_fingerprint(
-    weights: str, untrained: bool, seed: int, control: str | None, draw: int | None, state: tuple[FileState, ...]
+    kind: Callable[..., FrozenSource], settings: tuple[Any, ...], state: tuple[FileState, ...]
 ) -> str:
-    config = ElmoConfig(weights=weights, untrained=untrained, untrained_seed=seed, control=control, draw=draw)
-    return config.open().fingerprint()
+    """The fingerprint of a source, cached while its files have this state, since a sweep needs it often."""
+    return kind(*settings).fingerprint()
+
+
+@dataclass
+class TransformerConfig(FrozenConfig):
+    """The layers of a transformer.
+
+    Attributes:
+        enabled: false leaves it out and ignores the other keys.
+        model: a name on the Hugging Face hub, or a folder.
+        pooling: first or mean, of the sub-words of a word.
+        window: sub-words to read at once.
+        overlap: sub-words that neighbouring windows of a long text share.
+    """
+
+    enabled: bool = True
+    model: str = "bert-base-cased"
+    pooling: str = "first"
+    window: int = WINDOW
+    overlap: int = OVERLAP
+    # As BERT is tuned: low rates, and all layers at once.
+    tuning: TuningConfig = field(default_factory=lambda: TuningConfig(lr=2e-5, decay=0.95, unfreeze=0))
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range."""
+        super().check(key)
+        checks.one_of(POOLINGS, f"{key}.pooling", self.pooling)
+        checks.at_least(0, f"{key}.overlap", self.overlap)
+        if self.window <= self.overlap:
+            raise InputError(f"{key}.window: expected more than the overlap, {self.overlap}, found {self.window}")
+
+    def open(self) -> FrozenSource:
+        """The transformer."""
+        return Transformer(*self._settings)
+
+    def fingerprint(self) -> str:
+        """The hash of the source's content."""
+        return _remembered_fingerprint(Transformer, self._settings, file_states(self._settings[0]))
+
+    def files(self) -> list[Path]:
+        """Config, tokeniser and weights."""
+        return files_of(self._settings[0])
+
+    @property
+    def _settings(self) -> tuple[str, str, int, int]:
+        place = expanded(self.model, "features.transformer.model") if self.model.startswith("~") else self.model
+        return str(place), self.pooling, self.window, self.overlap
 
 
 @dataclass
@@ -226,14 +339,14 @@ class SourceConfig(FrozenConfig):
 
     def files(self) -> list[Path]:
         """The files that its settings name: by path, a folder's own files, or those of a published model."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for value in self.source.values():
             path = Path(value).expanduser() if isinstance(value, str) and value else None
             if path is not None and path.exists():
-                found += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+                paths += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
             elif value in published.names() and value not in published.VECTORS:  # vectors: see `vector_names`
-                found += [obtain(value) / file.name for file in published.files_of(value)]
-        return found
+                paths += [obtain(value) / file.name for file in published.files_of(value)]
+        return paths
 
 
 @dataclass
@@ -261,43 +374,11 @@ class StoreConfig:
         return None if self.path is None else expanded(self.path, "store.path")
 
 
-class MixedLayers(Elmo, FeaturePart):
-    """Layers of a source as a part, with one mix for each place.
+class FrozenLayers(Elmo, FeaturePart):
+    """Layers of a source as a part, with one mix for each place; cached.
 
     Args:
         name: of the part, for `LocatedText.layers`.
-        config: the mixes.
-        source: the layers.
-    """
-
-    def __init__(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
-        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
-        last = len(source.widths) - 1
-        if isinstance(layers, int) and layers > last:
-            raise InputError(f"features.{name}.layers: expected mix, last or a layer from 0 to {last}, found {layers}")
-        choice = cast(LayerChoice, layers)
-        super().__init__(source, config.places, choice, config.layer_norm, config.l2, config.dropout)
-        self.name = name
-        self.widths = dict.fromkeys(self.mixes, self.dim)
-        self.by_sentence = config.by_sentence
-        self._sentences: dict[Sentence, list[Sentence]] = {}  # of each text
-
-    def split(self, text: Sentence) -> list[Sentence]:
-        """The sentences of a text, found once."""
-        if text not in self._sentences:
-            self._sentences[text] = sentences_of_tokens(text)
-        return self._sentences[text]
-
-    @abstractmethod
-    def locate(self, sentences: Sequence[Sentence]) -> Located:
-        """Where the layers of a padded batch are."""
-
-
-class FrozenLayers(MixedLayers):
-    """Frozen layers as a part: cached.
-
-    Args:
-        name: of the part.
         config: the source and its mixes.
         store: where the layers are stored.
     """
@@ -312,23 +393,74 @@ class FrozenLayers(MixedLayers):
             except StoreUnusable as error:
                 raise StoreUnusable(f"{error}: store.path=DIR, or store.path=null") from error
         cached = CachedLayers(source, shelf, config.precision, store.memory_gb, f"features.{name}")
-        super().__init__(name, config, cached)
+        self._mix(name, config, cached)
+
+    def _mix(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
+        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+        last = len(source.widths) - 1
+        if isinstance(layers, int) and layers > last:
+            raise InputError(f"features.{name}.layers: expected mix, last or a layer from 0 to {last}, found {layers}")
+        choice = cast(LayerChoice, layers)
+        super().__init__(source, config.places, choice, config.layer_norm, config.l2, config.dropout)
+        self.name = name
+        self.widths = dict.fromkeys(self.mixes, self.dim)
+        self.by_sentence = config.by_sentence
+
+    def read(self, texts: Iterable[Sentence]) -> list[list[Sentence]]:
+        """What the source reads of each text: its sentences with `by_sentence`, or the whole."""
+        return [_sentences_of(tuple(text)) if self.by_sentence else [text] for text in texts]
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
         """Embeds the sentences that are not cached yet."""
-        if self.by_sentence:
-            sentences = chain.from_iterable(map(self.split, sentences))
-        return self.source.prepare(sentences, reporter)
+        return self.source.prepare(chain.from_iterable(self.read(sentences)), reporter)
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
         """Where the layers of a padded batch are; a store starts to read those that it has."""
-        if not self.by_sentence:
-            return self.source.locate(sentences)
-        split = list(map(self.split, sentences))
-        return self.source.locate(list(chain.from_iterable(split)), list(map(len, split)))
+        read = self.read(sentences)
+        return self.source.locate(list(chain.from_iterable(read)), list(map(len, read)))
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """The mixed layers; a sentence that occurs several times in a batch is embedded once."""
         held = self.source.embed([text.layers[self.name] for text in texts])
         for text in texts:
             yield self.mixed(self.source.layers_at(text.layers[self.name], held), text.mask)
+
+
+_sentences_of = lru_cache(maxsize=100_000)(sentences_of_tokens)
+
+
+class TunedLayers(FrozenLayers):
+    """Layers of a source that is trained with the task: computed in every step, without cache or store.
+
+    Raises:
+        InputError: the source cannot be tuned.
+    """
+
+    source: TunableSource  # type: ignore[assignment]
+
+    def __init__(self, name: str, config: FrozenConfig) -> None:
+        source = config.open()
+        tunable = TunedBilm(source) if isinstance(source, Bilm) else source  # computed as in pretraining
+        if not isinstance(tunable, TunableSource):
+            raise InputError(
+                f"features.{name}.tune: expected a biLM, a transformer, or a source with parameter_groups(), see "
+                f"elmo.sources.source.TunableSource, found {type(source).__name__}. Leave tune out"
+            )
+        self._mix(name, config, tunable)
+        groups = tunable.parameter_groups()
+        self.groups = [TunedGroup(group, len(groups) - 1 - i, config.tuning) for i, group in enumerate(groups)]
+
+    def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
+        """Nothing: layers change in every step."""
+        return 0
+
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """The sentences alone: `vectors` computes their layers."""
+        return Located(list(map(tuple, sentences)))
+
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """The mixed layers."""
+        for text in texts:
+            whole = text.layers[self.name].sentences
+            tokens = self.source.token_layers(list(chain.from_iterable(self.read(whole))))
+            yield self.mixed(padded(tokens, whole), text.mask)

@@ -24,14 +24,18 @@ from elmo.sources.source import code_of, fingerprint_of
 from elmo.word_vectors import Vectors, open_vectors
 from results.records.paths import without_folder
 from tasks.batch import PLACES, FeatureBatch, Sentence
-from tasks.features.characters import CharacterCnn, CharactersConfig
-from tasks.features.frozen_layers import ElmoConfig, FrozenConfig, FrozenLayers, MixedLayers, SourceConfig, StoreConfig
-from tasks.features.parts import FeaturePart, LocatedText
-from tasks.features.transformer import TransformerConfig
-from tasks.features.tuned_layers import TunedLayers
-from tasks.features.tuning import TunedGroup
-from tasks.features.word_index import WordNumbers
-from tasks.features.words import WordsConfig, WordVectors
+from tasks.features.frozen_layers import (
+    ElmoConfig,
+    FrozenConfig,
+    FrozenLayers,
+    SourceConfig,
+    StoreConfig,
+    TransformerConfig,
+    TunedGroup,
+    TunedLayers,
+)
+from tasks.features.parts import FeaturePart, LocatedText, WordNumbers
+from tasks.features.words import CharacterCnn, CharactersConfig, WordsConfig, WordVectors
 from tasks.modules.seeding import initialise
 
 
@@ -105,10 +109,6 @@ def features_recipes(config: FeaturesConfig) -> dict[str, int]:
     return {name: part.recipe for name, part in parts.items() if part is not None}
 
 
-def _layers(name: str, config: FrozenConfig, store: StoreConfig) -> MixedLayers:
-    return TunedLayers(name, config) if config.tune else FrozenLayers(name, config, store)
-
-
 class TokenFeatures(nn.Module):
     """Vectors for the tokens of sentences.
 
@@ -139,24 +139,17 @@ class TokenFeatures(nn.Module):
         if self.characters is not None:
             initialise(self.characters, seed, "characters")
         store = store or StoreConfig()
-        self.elmo = _layers("elmo", config.elmo, store) if config.elmo is not None else None
-        self.transformer = _layers("transformer", config.transformer, store) if config.transformer is not None else None
-        self.frozen = nn.ModuleDict(
-            {name: _layers(f"frozen.{name}", config.frozen[name], store) for name in sorted(config.frozen)}
-        )
+        layers = {
+            name: TunedLayers(name, frozen) if frozen.tune else FrozenLayers(name, frozen, store)
+            for name, frozen in config.all_frozen().items()
+        }
+        self.elmo, self.transformer = layers.get("elmo"), layers.get("transformer")
+        self.frozen = nn.ModuleDict({name: layers[f"frozen.{name}"] for name in sorted(config.frozen)})
+        self._layers = list(layers.values())
+        words = [part for part in (self.word_vectors, self.characters) if part is not None]
+        self._parts: list[FeaturePart] = [*words, *self._layers]  # their vectors are joined in this order
         self.dropout = nn.Dropout(config.dropout)
         self.widths = {place: sum(part.widths.get(place, 0) for part in self._parts) for place in PLACES}
-
-    @property
-    def _parts(self) -> list[FeaturePart]:
-        """The parts in the order in which their vectors are joined."""
-        every = (self.word_vectors, self.characters, *self._all_layers)
-        return [part for part in every if part is not None]
-
-    @property
-    def _all_layers(self) -> list[MixedLayers]:
-        every = (self.elmo, self.transformer, *self.frozen.values())
-        return [part for part in every if isinstance(part, MixedLayers)]
 
     @property
     def _vectors(self) -> Vectors | None:
@@ -171,7 +164,7 @@ class TokenFeatures(nn.Module):
             )
         hashes = {"elmo": expected["weights"], "transformer": expected.get("transformer")}
         hashes |= {f"frozen.{name}": found for name, found in expected.get("frozen", {}).items()}
-        for part in self._all_layers:
+        for part in self._layers:
             before = hashes[part.name]
             now = fingerprint_of(part.source)
             if now != before:
@@ -189,7 +182,7 @@ class TokenFeatures(nn.Module):
             found[f"vectors/{name}"] = open_vectors(name).sha256()
         for part, frozen in self.config.all_frozen().items():
             found |= {f"{part}/{name}": it for name, it in hashes_of(frozen.files()).items()}
-        for layers in self._all_layers:
+        for layers in self._layers:
             source: Any = layers.source
             while type(source).__module__.startswith("elmo.") and hasattr(source, "source"):  # a cache, a context
                 source = source.source
@@ -214,14 +207,14 @@ class TokenFeatures(nn.Module):
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned mix of each place; of further frozen layers by NAME.PLACE. See `elmo.Elmo.weights`."""
         found: dict[str, dict[str, list[float] | float]] = {}
-        for part in self._all_layers:
+        for part in self._layers:
             prefix = "" if part is self.elmo else f"{part.name.removeprefix('frozen.')}."
             found |= {f"{prefix}{place}": mix for place, mix in part.weights().items()}
         return found
 
     def tuned_groups(self) -> list[TunedGroup]:
         """The layers of all sources that the task tunes."""
-        return [group for part in self._all_layers if isinstance(part, TunedLayers) for group in part.groups]
+        return [group for part in self._layers if isinstance(part, TunedLayers) for group in part.groups]
 
     def meet(self, sentences: Iterable[Sentence], reporter: Reporter | None = None) -> int:
         """Prepares sentences before they are used: numbers their words and computes their frozen layers.
@@ -263,7 +256,7 @@ class TokenFeatures(nn.Module):
             torch.from_numpy(words),
             torch.from_numpy(distinct),
             torch.from_numpy(places),
-            {part.name: part.locate(sentences) for part in self._all_layers},
+            {part.name: part.locate(sentences) for part in self._layers},
         )
 
     def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
@@ -282,11 +275,11 @@ class TokenFeatures(nn.Module):
     def _joined(self, text: LocatedText, vectors: Sequence[Mapping[str, Tensor]]) -> FeatureBatch:
         """The vectors of all parts at each place, in the order of the parts."""
         nothing = torch.zeros(*text.mask.shape, 0, device=text.mask.device)
-        at = {place: [own[place] for own in vectors if place in own] or [nothing] for place in PLACES}
-        joined = {place: own[0] if len(own) == 1 else torch.cat(own, dim=-1) for place, own in at.items()}
+        at = {place: [part[place] for part in vectors if place in part] or [nothing] for place in PLACES}
+        joined = {place: some[0] if len(some) == 1 else torch.cat(some, dim=-1) for place, some in at.items()}
         return FeatureBatch(self.dropout(joined["input"]), joined["hidden"], joined["output"], text.mask, text.lengths)
 
     def penalty(self) -> Tensor:
         """The term that the features add to the loss: the L2 penalty of the mix weights, or zero."""
-        penalties = [part.penalty() for part in self._all_layers]
+        penalties = [part.penalty() for part in self._layers]
         return functools.reduce(torch.add, penalties) if penalties else torch.zeros((), device=self.device)

@@ -24,9 +24,8 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
 from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
 from tasks.data.datasets import DataConfig
-from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
+from tasks.features.frozen_layers import WARNINGS, ElmoConfig, SourceConfig, StoreConfig, TransformerConfig
 from tasks.features.token_features import FeaturesConfig
-from tasks.features.transformer import WARNINGS, TransformerConfig
 from tasks.running.config_errors import explain
 from tasks.running.loggers import LoggerConfig
 from tasks.running.schema import RunSchema, compose_config, group_options, with_configs_of

@@ -15,8 +15,7 @@ from elmo.common.errors import InputError, shortened
 from elmo.download.folder import DownloadNeeded, without_downloads
 from results.records.paths import is_name
 from tasks.data.datasets import DataSource
-from tasks.features.frozen_layers import FrozenConfig
-from tasks.features.transformer import TransformerConfig
+from tasks.features.frozen_layers import FrozenConfig, TransformerConfig
 from tasks.running.config import RunConfig
 from tasks.running.plan import further_set
 

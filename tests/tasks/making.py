@@ -10,10 +10,9 @@ from elmo.common.tensor_files import write_tensors
 from results.records.identity import RECORD_NAME
 from results.records.record import RunRecord, read_record, write_record
 from tasks.data.look import look_at
-from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
-from tasks.features.words import WordsConfig
+from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights

@@ -12,10 +12,9 @@ from omegaconf import OmegaConf
 import conf
 from elmo.common.errors import InputError
 from results.records.identity import fingerprint, shown
-from tasks.features.characters import CharactersConfig
 from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig
-from tasks.features.words import WordsConfig
+from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner.head import NerSettings
 from tasks.running.config import own_settings, run_config, typed_config
