@@ -24,7 +24,7 @@ from results.report.example_browser import example_parts
 from results.report.experiments import is_shown, layer_groups, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.page import PageInfo, PagePart, page
-from results.tables.run_options import Chosen, add_choices, choose
+from results.tables.run_options import add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
 
@@ -45,52 +45,57 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the page; returns the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
     options = _parser().parse_args(argv)
-    return exit_status("results.report", lambda: _write_report(options))
+
+    def work() -> int:
+        try:
+            return _write_report(options)
+        except InputError as error:
+            write(f"results.report: {error}\n", sys.stderr)
+        except OSError as error:
+            write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n", sys.stderr)
+        return 2
+
+    return exit_status("results.report", work)
 
 
 def _write_report(options: argparse.Namespace) -> int:
     chosen = choose(options)
-    try:
-        if options.experiment:
-            cells = load_experiment(options.experiment).cells
-            collection = only_cells(chosen.collection, cells)
-            chosen = replace(chosen, collection=collection, experiment=options.experiment)
-    except InputError as error:
-        write(f"results.report: {error}\n", sys.stderr)
-        return 2
+    if options.experiment:
+        collection = only_cells(chosen.collection, load_experiment(options.experiment).cells)
+        chosen = replace(chosen, collection=collection, experiment=options.experiment)
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
-    summary = summarise(chosen.collection, chosen.selection)
+    summary, records = summarise(chosen.collection, chosen.selection), chosen.collection.found
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:
             return 1
     tables = paper_tables(chosen.collection, options.data, options.experiment)
-    known_sizes = [own for table in tables for own in table_efficiencies(table)]
-    of_paper = layer_groups(chosen.collection, options.data, summary.compared[1])
-    figures, layers = main_figures(summary), layers_of_all(summary, of_paper)
-    speed = convergence_of(summary)
-    blocks = blocks_of(summary, known_sizes, chosen.collection.found)
-    try:
-        examples = example_parts(summary, chosen.collection.found)
-        others = [table for table in tables if not is_shown(table, summary)]
-        parts = [*examples, *table_parts(others, layers, chosen.collection.found), *_senses(options)]
-        parts += [PagePart("convergence", speed.title, captioned(speed))] if speed else []
-        about = _about(chosen, options.out)
-        _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
-        if options.figures is not None:
-            by_arm = map(arm_gains, others)
-            by_perplexity = [figure for table in others for figure in gains_by_perplexity(table)]
-            _write_figures(
-                options.figures, list(filter(None, [*figures, layers, speed, *by_arm, *by_perplexity])), blocks
-            )
-    except ValueError as error:  # in the file of senses
-        write(f"results.report: {error}\n", sys.stderr)
-        return 2
-    except OSError as error:
-        write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n", sys.stderr)
-        return 2
+    others = [table for table in tables if not is_shown(table, summary)]
+    figures = main_figures(summary)
+    layers = layers_of_all(summary, layer_groups(chosen.collection, options.data, summary.compared[1]))
+    blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
+    parts = [*example_parts(summary, records), *table_parts(others, layers, records)]
+    senses = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
+    if senses:
+        parts.append(PagePart("senses", "Table 4: senses of a word", explorer(read_senses(senses))))
+    if speed := convergence_of(summary):
+        parts.append(PagePart("convergence", speed.title, captioned(speed)))
+    selection = chosen.selection
+    shown = [
+        item
+        for item in records
+        if not selection.data or item.record.identity.data in selection.data
+        if item.record.limit is None or selection.include_limited or item.record.status == "failed"
+    ]
+    about = PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown, options.out)
+    _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
+    if options.figures is not None:
+        by_arm = [arm_gains(table) for table in others]
+        by_perplexity = [figure for table in others for figure in gains_by_perplexity(table)]
+        of_runs = [figure for figure in (*figures, layers, speed, *by_arm, *by_perplexity) if figure]
+        _write_figures(options.figures, of_runs, blocks)
     return 0 if summary.rows else 1
 
 
@@ -112,23 +117,6 @@ def _parser() -> argparse.ArgumentParser:
         help="also the figures, as SVG without their titles",
     )
     return parser
-
-
-def _senses(options: argparse.Namespace) -> list[PagePart]:
-    """The explorer of senses: of the file that was named, or the shipped one next to the published records."""
-    path = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
-    return [PagePart("senses", "Table 4: senses of a word", explorer(read_senses(path)))] if path else []
-
-
-def _about(chosen: Chosen, out: Path) -> PageInfo:
-    selection = chosen.selection
-    shown = [
-        item
-        for item in chosen.collection.found
-        if not selection.data or item.record.identity.data in selection.data
-        if item.record.limit is None or selection.include_limited or item.record.status == "failed"
-    ]
-    return PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown, out)
 
 
 def _write_page(path: Path, text: str, summary: Summary) -> None:

@@ -32,13 +32,13 @@ def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None
         chosen: An experiment that a user has named; it may be their own.
     """
     names = [chapter.experiment for chapter in load_texts().paper] + [chosen or ""]
-    found = []
+    tables = []
     for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1, HEADLINE)):
         table = fill(collection, load_experiment(name))
         lines = [line for line in table.lines if line.runs.groups and (not data or line.runs.data in data)]
         if any(line.runs.pair() for line in lines):
-            found.append(replace(table, lines=lines, findings=[]))
-    return found
+            tables.append(replace(table, lines=lines, findings=[]))
+    return tables
 
 
 def layer_groups(collection: Collection, data: Sequence[str], arm: str) -> list[tuple[str, Group]]:
@@ -50,8 +50,12 @@ def layer_groups(collection: Collection, data: Sequence[str], arm: str) -> list[
         arm: The arm with layers.
     """
     lines = [line for experiment in _layer_experiments() for line in fill(collection, experiment).lines]
-    chosen = [line for line in lines if not data or line.runs.data in data]
-    return [(line.title, group) for line in chosen for group in line.runs.groups if group.features == arm]
+    return [
+        (line.title, group)
+        for line in lines
+        for group in line.runs.groups
+        if group.features == arm and (not data or line.runs.data in data)
+    ]
 
 
 def is_shown(table: ExperimentTable, summary: Summary) -> bool:
@@ -75,8 +79,8 @@ def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
     rows: dict[tuple[str, str], list[TableRow]] = {}
     for line in table.lines:
         rows.setdefault(line.runs.key, []).append(line.runs)
-    found = [efficiency(own[0], "", [group for row in own for group in row.groups]) for own in rows.values()]
-    return [own for own in found if own]
+    sizes = [efficiency(same[0], "", [group for row in same for group in row.groups]) for same in rows.values()]
+    return [size for size in sizes if size]
 
 
 def table_parts(
@@ -143,17 +147,15 @@ def _figures(figures: Sequence[Figure]) -> str:
 def _table(sheet: Sheet, name: str) -> str:
     """The sheet as HTML, in a frame that the keyboard can scroll."""
     headers = [escape(header.replace("\n", " ").replace("_", " ")) for header, _ in sheet.columns]
-    rows = []
+    rows = ""
     for line in sheet.lines:
-        first, *cells = map(escape, line)
-        body = "".join(
-            f'<td data-label="{header}"><span>{cell}</span></td>'
-            for header, cell in zip(headers[1:], cells, strict=True)
+        cells = "".join(
+            f'<td data-label="{header}"><span>{escape(cell)}</span></td>'
+            for header, cell in zip(headers[1:], line[1:], strict=True)
         )
-        rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
+        rows += f'<tr><th scope="row">{escape(line[0])}</th>{cells}</tr>'
     head = "".join(f'<th scope="col">{header}</th>' for header in headers)
-    table = (
-        f"<table><caption>{escape(sheet.title)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table>"
+    return (
+        f'<div class="scores" tabindex="0" role="region" aria-label="{escape(name)}"><table>'
+        f"<caption>{escape(sheet.title)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-    return f'<div class="scores" tabindex="0" role="region" aria-label="{escape(name)}">{table}</div>'

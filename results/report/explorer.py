@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from elmo.common.errors import InputError
 from elmo.common.files import read_json
 from results.analysis.names import Shape
 from results.figures.axes import Scale, fitted, text_width
@@ -76,15 +77,15 @@ def read_senses(path: Path) -> Senses:
     """The content of a file.
 
     Raises:
-        ValueError: It is no such file; the message says why.
+        InputError: It is no such file; the message says why.
     """
     try:
-        found: Senses = decode(Senses, read_json(path))
+        senses: Senses = decode(Senses, read_json(path))
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         remedy = "Make it with: python -m tasks.probes.table4 --write DIR"
-        raise ValueError(f"{path}: expected uses of words, found: {reason}. {remedy}") from error
-    return found
+        raise InputError(f"{path}: expected uses of words, found: {reason}. {remedy}") from error
+    return senses
 
 
 def explorer(senses: Senses) -> str:

@@ -55,7 +55,7 @@ class PagePart:
 
 @dataclass(frozen=True)
 class _Task:
-    """A task of the page: its name for people, its number, and its blocks with their anchors."""
+    """A task of the page: its title, its number, and its blocks by their anchors."""
 
     name: str
     number: int
@@ -66,38 +66,39 @@ def page(
     summary: Summary, figures: Sequence[Figure], blocks: Sequence[TaskBlock], parts: Sequence[PagePart], about: PageInfo
 ) -> str:
     """The whole page; `figures` are the main ones."""
-    failed = [item for item in about.found if item.record.status == "failed"]
-    findings = [finding for finding in summary.findings if finding.kind != "failed"]  # those are shown as cards
     tasks = _tasks(blocks)
-    words = {key: Place(task.number, task.name) for key, task in tasks.items()}
-    sections = [  # (anchor, title, HTML)
-        ("scores", "Scores", _scores(summary, tasks, about) if summary.rows else ""),
-        ("reading", "How to read the figures", _reading(blocks)),
+    places = {key: Place(task.number, task.name) for key, task in tasks.items()}
+    failed = [item for item in about.found if item.record.status == "failed"]
+    content = [
+        _section("scores", "Scores", _scores(summary, tasks, about) if summary.rows else ""),
+        _section("reading", "How to read the figures", _reading(blocks)),
+        *(_task(task, [part for part in parts if part.task == key]) for key, task in tasks.items()),
+        *(_section(part.key, part.title, part.html) for part in parts if part.task not in tasks),
+        _section("failures", f"Failures ({len(failed)})", failure_cards(failed)),
+        _section("findings", "Findings", _findings(summary.findings)),
+        _section("runs", "Runs", run_cards(about.found, places)),
     ]
-    content = [_section(*section) for section in sections if section[2]]
-    content += [_task(task, [part for part in parts if part.task == key]) for key, task in tasks.items()]
-    own_parts = [part for part in parts if part.task not in tasks]
-    sections = [
-        *((part.key, part.title, part.html) for part in own_parts),
-        ("failures", f"Failures ({len(failed)})", failure_cards(failed)),
-        ("findings", "Findings", _findings(findings)),
-        ("runs", "Runs", run_cards(about.found, words)),
-    ]
-    content += [_section(*section) for section in sections if section[2]]
     first, second = summary.compared
     title = load_names().question if summary.with_paper else f"{summary.titles[second]} against {summary.titles[first]}"
     script = SCRIPT.read_text(encoding="utf-8") if summary.rows else ""
-    shown, folders = "\n".join(content), escape(", ".join(map(str, about.folders)))
+    # The browser fetches nothing and runs this script alone, whatever a record contains.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"; script-src 'sha256-{digest}'" if script else ""
+    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'{allowed}"
+    # Dark colours if the reader's system is dark, but not on paper.
+    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
+    shown, folders = "\n".join(filter(None, content)), escape(", ".join(map(str, about.folders)))
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(title)}</title>
 <style>
-{_colours()}
+:root{{{light}}}
+@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}
 {STYLE.read_text(encoding="utf-8")}</style>
 </head>
 <body>
@@ -118,44 +119,29 @@ def page(
 """
 
 
-def _policy(script: str) -> str:
-    """The browser fetches nothing and runs this script alone, whatever a record contains."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"; script-src 'sha256-{digest}'" if script else ""
-    return f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'{allowed}"
-
-
-def _colours() -> str:
-    """The palette as CSS variables; dark colours if the reader's system is dark, but not on paper."""
-    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
-    return f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"
-
-
 def _tasks(blocks: Sequence[TaskBlock]) -> dict[str, _Task]:
     """The tasks by key, in the order of names.toml."""
-    keys = {block.panel.row.task for block in blocks}
-    found = {}
-    for number, key in enumerate(sorted(keys, key=lambda key: sort_key(key, load_names().tasks))):
-        own = [block for block in blocks if block.panel.row.task == key]
-        anchors = {f"task-{number}-{i}": block for i, block in enumerate(own)}
-        found[key] = _Task(task_name(key, own[0].panel.groups[0].records[0]), number, anchors)
-    return found
+    tasks = {}
+    keys = sorted({block.panel.row.task for block in blocks}, key=lambda key: sort_key(key, load_names().tasks))
+    for number, key in enumerate(keys):
+        of_task = [block for block in blocks if block.panel.row.task == key]
+        anchors = {f"task-{number}-{i}": block for i, block in enumerate(of_task)}
+        tasks[key] = _Task(task_name(key, of_task[0].panel.groups[0].records[0]), number, anchors)
+    return tasks
 
 
 def _section(key: str, title: str, content: str) -> str:
-    return f'<section id="{escape(key)}"><h2>{escape(title)}</h2>{content}</section>'
+    return f'<section id="{escape(key)}"><h2>{escape(title)}</h2>{content}</section>' if content else ""
 
 
 def _lead(about: PageInfo) -> str:
+    """How many runs there are, how long they took, and of which commit they are."""
     records = [item.record for item in about.found]
-    finished = sum(record.status == "finished" for record in records)
-    failed = sum(record.status == "failed" for record in records)
-    parts = [f"{finished} finished of {counted(len(records))}"]
-    parts += [f"{failed} failed"] * bool(failed)
+    finished, failed = (sum(record.status == status for record in records) for status in ("finished", "failed"))
+    parts = [f"{finished} finished of {counted(len(records))}"] + [f"{failed} failed"] * bool(failed)
     parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
     commits = {record.commit for record in records}
-    known = [commit[:10] for commit in commits if commit]
-    if known:
+    if known := [commit[:10] for commit in commits if commit]:
         parts.append(f"commit {known[0]}" if len(commits) == 1 else "several commits")
     return " · ".join(map(escape, parts))
 
@@ -195,23 +181,21 @@ def _scores(summary: Summary, tasks: Mapping[str, _Task], about: PageInfo) -> st
     """The table, the table of other settings on demand, and how the numbers were computed."""
     first, others = split_panels(summary.rows)
     first = sorted(first, key=lambda panel: panel.row.pair(panel.label) is None)  # what has no gain comes last
-    anchors = {id(block.panel.row): (task, anchor) for task in tasks.values() for anchor, block in task.blocks.items()}
     links = Links({item.record.fingerprint: item.path for item in about.found}, about.out.resolve().parent)
 
     def table(panels: Sequence[Panel], title: str) -> str:
         places = []
         for panel in panels:
-            task, anchor = anchors[id(panel.row)]
-            of_panel = [own for own, block in task.blocks.items() if block.panel == panel]
-            places.append(Place(task.number, _words(panel, task), (of_panel or [anchor])[0]))
+            task = tasks[panel.row.task]
+            of_row = {anchor: block for anchor, block in task.blocks.items() if block.panel.row is panel.row}
+            anchor = next((anchor for anchor, block in of_row.items() if block.panel == panel), [*of_row][-1])
+            places.append(Place(task.number, _words(panel, task), anchor))
         return score_table(summary, panels, places, links, title)
 
     shown = table(first, "Test scores in percent: mean ± standard deviation over seeds; intervals are 95 % intervals")
     if others:
-        title = f"{len(others)} rows of other settings"
-        shown += (
-            f"<details><summary>{title}</summary>{table(others, 'Test scores in percent, other settings')}</details>"
-        )
+        of_others = table(others, "Test scores in percent, other settings")
+        shown += f"<details><summary>{len(others)} rows of other settings</summary>{of_others}</details>"
     notes = "".join(f"<li>{escape(line)}</li>" for line in legend(summary) if not line.startswith("n/a"))
     return shown + f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
 
@@ -224,9 +208,8 @@ def _words(panel: Panel, task: _Task) -> str:
 def _reading(blocks: Sequence[TaskBlock]) -> str:
     """One explanation for each kind of chart that the page has."""
     kinds = {chart.kind for block in blocks for chart in (*block.charts, *block.more)}
-    items = "".join(
-        f"<dt>{escape(kind.title)}</dt><dd>{escape(kind.text)}</dd>" for key, kind in CHARTS.items() if key in kinds
-    )
+    shown = [kind for key, kind in CHARTS.items() if key in kinds]
+    items = "".join(f"<dt>{escape(kind.title)}</dt><dd>{escape(kind.text)}</dd>" for kind in shown)
     return f'<dl class="reading">{items}</dl>' if items else ""
 
 
@@ -234,26 +217,28 @@ def _task(task: _Task, parts: Sequence[PagePart]) -> str:
     """The section of a task: a block for each data set; the task's name is the heading if there is only one."""
     alone = len(task.blocks) == 1
     level = 3 if alone else 4
-    shown = []
+    shown = ""
     for anchor, block in task.blocks.items():
-        own = [part for part in parts if part.data == block.panel.row.data]
-        body = _block(block, level) + "".join(_part(part, level) for part in own)
+        body = _block(block, level) + _parts([part for part in parts if part.data == block.panel.row.data], level)
         heading = "" if alone else f"<h3>{escape(block.panel.title)}</h3>"
         find = Place(task.number, _words(block.panel, task)).attributes
-        shown.append(f'<article id="{anchor}" {find}>{heading}{body}</article>')
-    rest = "".join(_part(part, 3) for part in parts if not part.data)
-    words = " ".join(_words(block.panel, task) for block in task.blocks.values())
-    title = next(iter(task.blocks.values())).panel.title if alone else task.name
-    find = Place(task.number, words).attributes
-    return f'<section class="task" {find}><h2>{escape(title)}</h2>{"".join(shown)}{rest}</section>'
+        shown += f'<article id="{anchor}" {find}>{heading}{body}</article>'
+    rest = _parts([part for part in parts if not part.data], 3)
+    panels = [block.panel for block in task.blocks.values()]
+    title = panels[0].title if alone else task.name
+    find = Place(task.number, " ".join(_words(panel, task) for panel in panels)).attributes
+    return f'<section class="task" {find}><h2>{escape(title)}</h2>{shown}{rest}</section>'
 
 
-def _part(part: PagePart, level: int) -> str:
-    return f'<div id="{escape(part.key)}" class="part"><h{level}>{escape(part.title)}</h{level}>{part.html}</div>'
+def _parts(parts: Iterable[PagePart], level: int) -> str:
+    return "".join(
+        f'<div id="{escape(part.key)}" class="part"><h{level}>{escape(part.title)}</h{level}>{part.html}</div>'
+        for part in parts
+    )
 
 
 def _block(block: TaskBlock, level: int) -> str:
-    """The charts of a task on a data set."""
+    """The charts of a task on a data set, and its notes; the command that a note may end with can be copied."""
     shown = _charts(block.charts, level, with_settings=False)
     if block.more:
         number = f"{len(block.more)} charts of other settings"
@@ -261,34 +246,30 @@ def _block(block: TaskBlock, level: int) -> str:
             number += f", of which {MOST_FOLDED} here; --figures DIR writes all"
         more = _charts(block.more[:MOST_FOLDED], level, with_settings=True)
         shown += f'<details class="more"><summary>{number}</summary>{more}</details>'
-    return shown + "".join(map(_note, block.notes))
-
-
-def _note(note: str) -> str:
-    """A note; the command that it may end with can be copied."""
-    text, start, command = note.partition(COMMAND)
-    return f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
+    for note in block.notes:
+        text, start, command = note.partition(COMMAND)
+        shown += f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
+    return shown
 
 
 def _charts(charts: Iterable[Chart], level: int, *, with_settings: bool) -> str:
-    cards = []
-    for chart in charts:
-        below = f"<small>{escape(chart.figure.title)}</small>" if with_settings else ""
-        heading = f"<h{level}>{escape(CHARTS[chart.kind].title)}{below}</h{level}>"
-        cards.append(f'<figure class="card">{heading}{inline_svg(chart.figure)}</figure>')
-    return f'<div class="figures">{"".join(cards)}</div>' if cards else ""
+    cards = ""
+    for kind, figure in charts:
+        below = f"<small>{escape(figure.title)}</small>" if with_settings else ""
+        heading = f"<h{level}>{escape(CHARTS[kind].title)}{below}</h{level}>"
+        cards += f'<figure class="card">{heading}{inline_svg(figure)}</figure>'
+    return f'<div class="figures">{cards}</div>' if cards else ""
 
 
 def _findings(findings: Sequence[Finding]) -> str:
-    """Unreadable files, notes, and the commands that fill empty cells."""
-    blocks = []
+    """Unreadable files, notes, and the commands that fill empty cells; failed runs are shown as cards."""
+    shown = ""
     for kind in ("unreadable", "note", "empty"):
-        title = TITLES[kind]
-        own = [finding for finding in findings if finding.kind == kind]
-        if own and kind == "empty":
-            commands = "\n".join(finding.text for finding in own)
-            blocks.append(f"<details><summary>{title} ({len(own)})</summary><pre>{escape(commands)}</pre></details>")
-        elif own:
-            items = "".join(f"<li{' class=wrong' if f.wrong else ''}>{escape(f.text)}</li>" for f in own)
-            blocks.append(f'<h3>{title}</h3><ul class="findings">{items}</ul>')
-    return "".join(blocks)
+        of_kind, title = [finding for finding in findings if finding.kind == kind], TITLES[kind]
+        if of_kind and kind == "empty":
+            commands = escape("\n".join(finding.text for finding in of_kind))
+            shown += f"<details><summary>{title} ({len(of_kind)})</summary><pre>{commands}</pre></details>"
+        elif of_kind:
+            items = "".join(f"<li{' class=wrong' if f.wrong else ''}>{escape(f.text)}</li>" for f in of_kind)
+            shown += f'<h3>{title}</h3><ul class="findings">{items}</ul>'
+    return shown
