@@ -312,7 +312,7 @@ def _named(sweeps: list[SweepState], name: str | None) -> list[SweepState]:
     there = f"there are: {', '.join(known)}" if known else "none was started yet"
     command = f"python -m tasks.run -m {shlex.quote(f'experiment={name}')}"
     start = f"The suite has no such experiment; one of your configs starts with: {command}"
-    raise InputError(f"no sweep {name!r} was started with this folder; {there}. {start}")
+    raise InputError(printable(f"no sweep {name!r} was started with this folder; {there}. {start}"))
 
 
 def _watch(

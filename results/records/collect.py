@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -64,9 +63,7 @@ def collect(folders: Iterable[Path]) -> Collection:
             findings.append(Finding("unreadable", str(error), wrong=True))
         except OSError as error:
             findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
-    kept = _without_copies(found, findings)
-    findings += [finding for item in kept if (finding := _impossible_times(item))]
-    return Collection(kept, findings)
+    return Collection(_without_copies(found, findings), findings)
 
 
 def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:
@@ -101,17 +98,3 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
             counted = f"{text}; only the second is counted"
             findings.append(Finding("note", counted, wrong=True, row=item.record.identity.row))
     return list(kept.values())
-
-
-def _impossible_times(item: FoundRecord) -> Finding | None:
-    """A note if the record's times are impossible; its score does not depend on them."""
-    record = item.record
-    try:
-        times = [datetime.fromisoformat(time) for time in (record.started_at, record.finished_at) if time is not None]
-        if len(times) < 2 or times[0] <= times[1]:
-            return None
-        text = f"finished_at {record.finished_at} is before started_at {record.started_at}: the clock went backwards"
-    except (TypeError, ValueError) as error:  # no date, or one with and one without a time zone
-        text = f"started_at {record.started_at!r}, finished_at {record.finished_at!r}: {error}"
-    text = f"{item.path}: {text}; the score and `seconds` do not depend on it"
-    return Finding("note", text, wrong=False, row=record.identity.row)

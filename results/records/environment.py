@@ -19,14 +19,6 @@ _CODE = ("*.py", "*.yaml", "*.toml")
 
 
 @dataclass(frozen=True)
-class CommitState:
-    """The commit of this code, and whether code or configuration differ from it (None in an archive: unknown)."""
-
-    commit: str
-    dirty: bool | None
-
-
-@dataclass(frozen=True)
 class Environment:
     """The machine and software of a run.
 
@@ -58,23 +50,24 @@ def describe_environment(
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    state = commit_state()
+    commit, dirty = commit_state()
     return Environment(
         python=platform.python_version(),
         packages=versions,
         device=device,
         threads=threads,
         platform=f"{platform.system()} {platform.machine()}",  # the kernel's build does not affect scores
-        commit=state.commit if state else None,
-        dirty=state.dirty if state else None,
+        commit=commit,
+        dirty=dirty,
         kernels=kernels,
     )
 
 
-def commit_state(source: Path | None = None) -> CommitState | None:
-    """The state of the checkout or `git archive` that this code runs from, or None if it is neither, or git is missing.
+def commit_state(source: Path | None = None) -> tuple[str | None, bool | None]:
+    """The commit of the checkout or `git archive` that this code runs from, and whether code or configuration differ.
 
-    Untracked code counts as dirty, because the commit alone does not reproduce its results.
+    Both are None if it is neither, or git is missing; an archive does not know the second. Untracked code counts as
+    dirty, because the commit alone does not reproduce its results.
 
     Args:
         source: A file of the checkout; by default this one.
@@ -82,12 +75,12 @@ def commit_state(source: Path | None = None) -> CommitState | None:
     source = source or Path(__file__).resolve()
     # An installed copy may be in a virtual environment inside another repository, whose commit is not ours.
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
-        return CommitState(ARCHIVED, dirty=None) if re.fullmatch(r"[0-9a-f]{40,64}", ARCHIVED) else None
+        return ARCHIVED if re.fullmatch(r"[0-9a-f]{40,64}", ARCHIVED) else None, None
     root = _git(source.parent, "rev-parse", "--show-toplevel")
     commit = _git(source.parent, "rev-parse", "HEAD")
     if root is None or commit is None:  # no commit yet
-        return None
-    return CommitState(commit, dirty=bool(_git(Path(root), "status", "--porcelain", "--", *_CODE)))
+        return None, None
+    return commit, bool(_git(Path(root), "status", "--porcelain", "--", *_CODE))
 
 
 def full_commit(name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ from elmo.common.files import parse_json, read_json, replacing, write_json
 from results.records.typed_json import decode, is_number
 
 Example = Mapping[str, float]
-EXAMPLES_SCHEMA = 1
-PREDICTIONS_SCHEMA = 1
+SCHEMA = 1
 DIGITS = 3  # of confidences
 Line = TypeVar("Line")
 
@@ -69,11 +67,9 @@ def write_examples(path: Path, fingerprint: str, scores: Sequence[Example]) -> N
     """
     for index, example in enumerate(scores):
         for name, score in example.items():
-            if not isinstance(score, int | float) or not math.isfinite(score):
+            if not is_number(score):
                 raise ValueError(f"{path}: example {index}, {name}: expected a finite number, found {score!r}")
-    write_json(
-        path, {"schema": EXAMPLES_SCHEMA, "fingerprint": fingerprint, "scores": [dict(example) for example in scores]}
-    )
+    write_json(path, {"schema": SCHEMA, "fingerprint": fingerprint, "scores": scores})
 
 
 def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
@@ -91,9 +87,7 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
         content = read_json(path if path.exists() else path.with_suffix(""))  # runs of earlier versions: not compressed
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise ExamplesUnreadable(f"{path}: {error.strerror}; {remedy}") from error
-    except ValueError as error:  # cut short, or not UTF-8
+    except (OSError, ValueError) as error:  # cut short, or not UTF-8
         raise ExamplesUnreadable(f"{path}: expected one whole JSON object, found: {error}; {remedy}") from error
     _check_fingerprint(path, content, fingerprint, remedy)
     scores = content.get("scores") if isinstance(content, dict) else None
@@ -149,18 +143,13 @@ def write_confidences(path: Path, fingerprint: str, judged: Mapping[str, Sequenc
 
 
 def _write_lines(path: Path, fingerprint: str, lines: Iterable[Mapping[str, Any]]) -> None:
-    header = {"schema": PREDICTIONS_SCHEMA, "fingerprint": fingerprint}
-    with (
-        replacing(path) as partial,
-        partial.open("wb") as file,
-        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
-    ):
-        for content in chain([header], lines):
-            packed.write(json.dumps(content, default=_plain_or_text).encode() + b"\n")
+    def plain_or_text(value: Any) -> object:  # noqa: ANN401
+        return value.tolist() if hasattr(value, "tolist") else str(value)
 
-
-def _plain_or_text(value: Any) -> object:  # noqa: ANN401
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    content = chain([{"schema": SCHEMA, "fingerprint": fingerprint}], lines)
+    text = "".join(json.dumps(line, default=plain_or_text) + "\n" for line in content)
+    with replacing(path) as partial:
+        partial.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
@@ -186,11 +175,8 @@ def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | 
     try:
         with gzip.open(path, "rb") as file:
             lines = list(map(parse_json, file))
-        if not lines:
-            raise ValueError("an empty file")
-        header, *lines = lines
-        _check_fingerprint(path, header, fingerprint, remedy)
-        return [decode(kind, line) for line in lines]
+        _check_fingerprint(path, lines[0] if lines else None, fingerprint, remedy)
+        return [decode(kind, line) for line in lines[1:]]
     except FileNotFoundError:
         return None
     except ExamplesUnreadable:

@@ -375,14 +375,9 @@ def read_record(path: Path) -> RunRecord:
     except ValueError as error:  # cut short, or not UTF-8
         raise RecordUnreadable(f"{path}: expected one whole JSON object, found: {error}. {remedy}") from error
     schema = content.get("schema") if isinstance(content, dict) else None
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise RecordUnreadable(
-            f"{path}: written with record schema {schema}, this suite knows up to {SCHEMA}. Update the suite to read it"
-        )
-    if schema == 1:
-        raise RecordUnreadable(
-            f"{path}: expected record schema {SCHEMA}, found 1, of an earlier version. Delete its folder and run again"
-        )
+    if isinstance(schema, int) and schema != SCHEMA:
+        remedy = "Update the suite to read it" if schema > SCHEMA else "Delete its folder and run again"
+        raise RecordUnreadable(f"{path}: expected record schema {SCHEMA}, found {schema}. {remedy}")
     try:
         record: RunRecord = decode(RunRecord, content)
     except ValueError as error:

@@ -32,10 +32,7 @@ def git(folder, *arguments):
 
 
 def test_a_clean_checkout(checkout):
-    state = commit_state(checkout / "package" / "code.py")
-    assert state is not None
-    assert state.commit == git(checkout, "rev-parse", "HEAD")
-    assert not state.dirty
+    assert commit_state(checkout / "package" / "code.py") == (git(checkout, "rev-parse", "HEAD"), False)
 
 
 @pytest.mark.parametrize(
@@ -45,16 +42,14 @@ def test_a_clean_checkout(checkout):
 def test_dirty_means_code_or_configuration(checkout, name, dirty):
     (checkout / name).parent.mkdir(exist_ok=True)
     (checkout / name).write_text("changed\n")
-    state = commit_state(checkout / "package" / "code.py")
-    assert state is not None
-    assert state.dirty is dirty
+    assert commit_state(checkout / "package" / "code.py")[1] is dirty
 
 
 def test_an_installed_copy_inside_another_repository_has_no_commit(checkout):
     copy = checkout / "venv" / "code.py"
     copy.parent.mkdir()
     copy.write_text("x = 1\n")
-    assert commit_state(copy) is None
+    assert commit_state(copy) == (None, None)
 
 
 def test_no_checkout_and_no_git_give_none(tmp_path, checkout, monkeypatch):
@@ -62,9 +57,9 @@ def test_no_checkout_and_no_git_give_none(tmp_path, checkout, monkeypatch):
     outside = tmp_path.parent / "outside-of-any-checkout"
     outside.mkdir(exist_ok=True)
     (outside / "code.py").touch()
-    assert commit_state(outside / "code.py") is None
+    assert commit_state(outside / "code.py") == (None, None)
     monkeypatch.setenv("PATH", "")
-    assert commit_state(checkout / "package" / "code.py") is None
+    assert commit_state(checkout / "package" / "code.py") == (None, None)
 
 
 def test_code_from_an_archive_knows_its_commit(checkout):
@@ -84,7 +79,7 @@ def test_code_from_an_archive_knows_its_commit(checkout):
     outside = checkout.parent / "unpacked"
     with tarfile.open(checkout / "code.tar") as archive:
         archive.extractall(outside, filter="data")
-    code = "from results.records.environment import commit_state as s; print(s().commit, s().dirty)"
+    code = "from results.records.environment import commit_state as s; print(*s())"
     command = [sys.executable, "-c", code]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # may name another checkout
     environment["GIT_CEILING_DIRECTORIES"] = str(checkout.parent)

@@ -203,13 +203,13 @@ def test_a_record_of_schema_1_is_refused(tmp_path):
     with pytest.raises(RecordUnreadable) as caught:
         read_record(path)
     remedy = "Delete its folder and run again"
-    assert str(caught.value) == f"{path}: expected record schema 2, found 1, of an earlier version. {remedy}"
+    assert str(caught.value) == f"{path}: expected record schema 2, found 1. {remedy}"
 
 
 def test_a_schema_from_the_future_asks_for_an_update(tmp_path):
     path = save(tmp_path, make_record())
     edit(path, lambda c: c.update(schema=99, status="something new"))
-    with pytest.raises(RecordUnreadable, match=r"schema 99.*Update the suite"):
+    with pytest.raises(RecordUnreadable, match=r"found 99.*Update the suite"):
         read_record(path)
 
 
