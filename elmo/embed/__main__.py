@@ -21,11 +21,11 @@ from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
 from elmo.embed.on_ray import shards_on_ray
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
-from elmo.embed.shards import ShardsJob, arithmetic, find_inputs, noted, report, unfinished, working_in, written
+from elmo.embed.shards import ShardsJob, ShardWriter, arithmetic, find_inputs, noted, report, unfinished, working_in
 from elmo.tokeniser import Tokenise
 
 STANDARD_INPUT = Path("-")
-FILE_SUFFIXES = (".hdf5", ".h5", ".npy")  # folders are called .parquet and .arrow, too
+FILE_SUFFIXES = (".hdf5", ".h5")  # folders are called .parquet, too
 MOST_GPUS = 64  # of a worker
 
 DESCRIPTION = """\
@@ -39,11 +39,8 @@ line, the mean over its tokens (zeros for an empty line). The ending of OUT sele
           dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" is a JSON object
           that maps the words of each line, joined by single spaces, to the number of the first line with these words.
           Any other ending also selects this format.
-  .npy    one array, one row per token (all lines one after the other; x.lengths.npy next to x.npy has the tokens of
-          each line) or, pooled, per line. A row is (layers, dim), or (dim,) for a single layer.
-          numpy.load(OUT, mmap_mode="r")
-  .arrow  a table with one row per line: line, tokens, and vectors (one per token) or, pooled, vector
-  .parquet  the same, with the name of IN as its first column, source
+  .parquet  a table with one row per line: source (the name of IN), line, tokens, and vectors (one per token) or,
+          pooled, vector
 
 By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
 the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
@@ -64,8 +61,8 @@ same (float16 by default). It cannot be combined with --state carried, whose lay
 
 EXAMPLE = """\
 examples: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average
-          echo 'It rained. We stayed in.' | python -m elmo.embed - out.npy --tokenise ptb --pool mean --layers last
-          python -m elmo.embed reviews.csv reviews.arrow --column text --tokenise ptb --pool mean
+          echo 'It rained. We stayed in.' | python -m elmo.embed - out.hdf5 --tokenise ptb --pool mean --layers last
+          python -m elmo.embed reviews.csv reviews.parquet --column text --tokenise ptb --pool mean
           python -m elmo.embed 'texts/*.txt' --out shards --engine ray --address auto --threads 4
 """
 
@@ -208,7 +205,7 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
         results = (
             shards_on_ray(job, missing, options.address, options.workers, gpus)
             if options.engine == "ray"
-            else written(job, missing, bilm)
+            else (shard for shard in map(ShardWriter(job, bilm), missing))
         )
         with closing(noted(job, results)) as shown:  # Ctrl-C ends the workers before the folder is tidied
             n_tokens = report(shown, missing, Console(stderr=True))

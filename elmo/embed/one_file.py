@@ -1,14 +1,15 @@
-"""Embedding a file: the biLM layers of its lines go to one output file, which appears when it is complete."""
+"""Embedding a file: the biLM layers of its lines go to one HDF5 or Parquet file, which appears when it is complete."""
 
 from __future__ import annotations
 
+import json
 import os
-import signal
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
+import h5py
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
@@ -18,36 +19,29 @@ from torch import Tensor
 from elmo.bilm.model import Bilm, CarriedState
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, require_space, sha256_of
-from elmo.common.processes import handling, interrupts_held_back
+from elmo.common.processes import interrupts_held_back
 from elmo.common.progress import Reporter, progress_bar
 from elmo.embed.lines import batches_by_length, batches_in_order, read_text
-from elmo.embed.output import (
-    BYTES_A_BYTE_OF_TEXT,
-    BYTES_A_FILE,
-    BYTES_A_LINE,
-    MORE_SPACE,
-    WRITTEN_IN_ORDER,
-    Layout,
-    open_output,
-)
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers
 from elmo.store.shelf import open_shelf
 from elmo.store.spot_check import require_half_holds
 from elmo.tokeniser import Tokenise
 
+PARQUET = ".parquet"
+DROPPED = (".npy", ".arrow")  # formats of earlier versions
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
 # memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
-# Some formats need lines in order, and the layers of a window wait in memory: 2.5 GB here for the original biLM and 25
+# Parquet has the lines in order, and the layers of a window wait in memory: 2.5 GB here for the original biLM and 25
 # tokens a line, 20 GB for 64 batches of a GPU.
 LINES_THAT_WAIT = 8192
+LINES_IN_A_BATCH = 1024  # of a Parquet file
+# HDF5's overhead: measured, about 365 bytes a line and some kilobytes a file. The sentence index is JSON, which needs
+# at most six characters for a byte of text. Parquet needs less.
+BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
+MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers last"
 
-
-def selected(layers: Tensor, choice: str) -> Tensor:
-    """All layers, the last one or their average, always as (layers, tokens, dim)."""
-    if choice == "all":
-        return layers
-    return layers[-1:] if choice == "last" else layers.mean(dim=0, keepdim=True)
+Values = npt.NDArray[Any]  # (layers, tokens, dim)
 
 
 @dataclass(frozen=True)
@@ -72,6 +66,122 @@ class EmbedSettings:
         """Whether a line has one vector."""
         return self.pool == "mean"
 
+    def of_line(self, layers: Values) -> Values:
+        """What is written of a line's layers: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
+        if self.pooled:  # zero without tokens
+            layers = layers.sum(axis=1, keepdims=True) / np.float32(max(layers.shape[1], 1))
+        return layers.astype(self.precision, copy=False)
+
+
+class HdfOutput:
+    """One dataset per line, and an index of lines by their words. Pooled lines have no axis of tokens."""
+
+    def __init__(self, partial: Path, target: Path, needed: int, pooled: bool) -> None:
+        try:
+            with interrupts_held_back():
+                h5py.File(partial, "w").close()
+                _reserve(partial, target, needed)
+                self._file = h5py.File(partial, "r+")
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise InputError(f"{target}: cannot write there: {reason}") from error
+        self._pooled = pooled
+        self._first_line: dict[str, int] = {}
+
+    def add(self, number: int, words: Sequence[str], values: Values) -> None:
+        """Adds the layers of a line, numbered from 0."""
+        self._file.create_dataset(str(number), data=values[:, 0] if self._pooled else values)
+        text = " ".join(words)
+        self._first_line[text] = min(number, self._first_line.get(text, number))
+
+    def close(self, complete: bool) -> None:
+        """Closes the file; `complete` is false if an error ended it before."""
+        with interrupts_held_back():
+            if complete:
+                index = self._file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
+                index[0] = json.dumps({text: str(number) for text, number in self._first_line.items()})
+            self._file.close()  # releases the space that was not used
+
+
+class ParquetOutput:
+    """A row per line: `source`, `line`, `tokens`, and `vector` if pooled, else `vectors`, one per token.
+
+    A vector has dim values, or, with several layers, one such list for each layer. Rows of many such files can be
+    distinguished by the name of their source.
+    """
+
+    def __init__(self, partial: Path, layers: int, dim: int, settings: EmbedSettings, source: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        self._pa, self._sizes, self._pooled, self._source = (
+            pa,
+            [dim, *([layers] if layers > 1 else [])],
+            settings.pooled,
+            source,
+        )
+        vector = pa.from_numpy_dtype(np.dtype(settings.precision))
+        for size in self._sizes:
+            vector = pa.list_(vector, size)
+        vectors = pa.field("vector", vector) if settings.pooled else pa.field("vectors", pa.list_(vector))
+        fields = {"source": pa.string(), "line": pa.int64(), "tokens": pa.list_(pa.string())}
+        self._schema = pa.schema([*fields.items(), vectors])
+        # Dictionaries are for texts that repeat; vectors do not.
+        repeated = ["source", "tokens.list.element"]
+        self._writer = pa.parquet.ParquetWriter(str(partial), self._schema, use_dictionary=repeated)
+        self._waiting: dict[int, tuple[Sequence[str], Values]] = {}
+        self._written = 0
+
+    def add(self, number: int, words: Sequence[str], values: Values) -> None:
+        """Adds the layers of a line, numbered from 0; they wait for the lines before them."""
+        self._waiting[number] = words, values
+        if len(self._waiting) >= LINES_IN_A_BATCH:
+            self._write(LINES_IN_A_BATCH)
+
+    def close(self, complete: bool) -> None:
+        """Closes the file; `complete` is false if an error ended it before."""
+        if complete:
+            self._write(1)
+        self._writer.close()
+
+    def _write(self, least: int) -> None:
+        """Writes the lines that follow those written, if there are at least so many."""
+        past = self._written
+        while past in self._waiting:
+            past += 1
+        if past - self._written < least:
+            return
+        numbers, pa = range(self._written, past), self._pa
+        words, values = zip(*(self._waiting.pop(number) for number in numbers), strict=True)
+        vectors = pa.array(np.concatenate([value.swapaxes(0, 1).reshape(-1) for value in values]))
+        for size in self._sizes:
+            vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
+        if not self._pooled:
+            ends = np.cumsum([0, *(value.shape[1] for value in values)], dtype=np.int32)
+            vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
+        tokens = pa.array(map(list, words), pa.list_(pa.string()))
+        columns = [pa.array([self._source] * len(numbers)), pa.array(numbers, pa.int64()), tokens, vectors]
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+        self._written = past
+
+
+def _reserve(partial: Path, target: Path, needed: int) -> None:
+    """Reserves disk space: HDF5 crashes the process if a write fails."""
+    try:
+        with partial.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, needed)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_SPACE}"
+        ) from error
+
+
+def selected(layers: Tensor, choice: str) -> Tensor:
+    """All layers, the last one or their average, always as (layers, tokens, dim)."""
+    if choice == "all":
+        return layers
+    return layers[-1:] if choice == "last" else layers.mean(dim=0, keepdim=True)
+
 
 def embed_file(
     bilm: Bilm,
@@ -90,7 +200,7 @@ def embed_file(
     Args:
         bilm: computes the layers, on its device.
         source: a text or a table.
-        target: its ending chooses the format, see `open_output`.
+        target: .parquet, otherwise HDF5.
         settings: without a batch size, the default for the device is used (carried states: always 64).
         store: a layer store: layers that it has are read from it and the others are added, in the same precision.
         name: of the source in a Parquet file; its file name by default.
@@ -107,95 +217,72 @@ def embed_file(
     # Reports wrong lines before any work.
     lengths = [len(line.words) for line in read_text(source, settings.tokenise, settings.column)]
     sha256 = sha256 or sha256_of(source)
-    total, kept = len(lengths), bilm.n_layers if settings.layers == "all" else 1
-    precision, carried, pooled = settings.precision, settings.carried, settings.pooled
-    layout = Layout(kept, bilm.dim, precision, pooled)
-    needed = (total if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(precision).itemsize
-    needed += total * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
+    in_order, on_cpu = target.suffix == PARQUET, bilm.device.type == "cpu"
+    kept = bilm.n_layers if settings.layers == "all" else 1
+    vectors = len(lengths) if settings.pooled else sum(lengths)
+    needed = vectors * kept * bilm.dim * np.dtype(settings.precision).itemsize
+    needed += len(lengths) * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
     if target.parent.is_dir():
         require_space(target.parent, needed, target.name, MORE_SPACE)
     lines = read_text(source, settings.tokenise, settings.column)
-    on_cpu = bilm.device.type == "cpu"
-    size = settings.batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
+    size = settings.batch_size or (BATCH_SIZE if on_cpu or settings.carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
-    window = LINES_THAT_WAIT if target.suffix in WRITTEN_IN_ORDER else None
-    batches = batches_in_order(lines, size) if carried else batches_by_length(lines, size, most_tokens, window)
-    state = CarriedState() if carried else None
-    stored = None
+    window = LINES_THAT_WAIT if in_order else None
+    batches = batches_in_order(lines, size) if settings.carried else batches_by_length(lines, size, most_tokens, window)
+    state, stored = CarriedState() if settings.carried else None, None
     if store is not None:
-        shelf = open_shelf(store, bilm.fingerprint(), bilm.widths, precision)
-        stored = CachedLayers(bilm, shelf, precision, memory_gb=0).to(bilm.device)
+        shelf = open_shelf(store, bilm.fingerprint(), bilm.widths, settings.precision)
+        stored = CachedLayers(bilm, shelf, settings.precision, memory_gb=0).to(bilm.device)
     reporter = Reporter("elmo.embed:", brief=True, bars=False)  # warnings of the store only
     n_tokens = 0
     with (
         replacing(target) as partial,
-        _removed_on_sigterm(partial),
-        open_output(partial, target, lengths, layout, needed, name or source.name) as output,
         progress_bar(Console(stderr=True, quiet=quiet), MofNCompleteColumn(), TextColumn("lines")) as progress,
     ):
-        task = progress.add_task("embedding", total=total)
-        for batch in batches:
-            if any(lengths[line.number : line.number + 1] != [len(line.words)] for line in batch):
-                raise _changed(source)
-            sentences = [part for line in batch for part in line.parts]
-            if stored is not None:
-                stored.prepare(sentences, reporter)
-            computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
-            exact = selected(computed, settings.layers).cpu().numpy()
-            if precision == "float16":
-                require_half_holds(float(np.abs(exact).max(initial=0)))
-            ends = np.cumsum([len(line.words) for line in batch])
-            with interrupts_held_back():
-                for line, values in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
-                    kept_values = mean_of(values) if pooled else values
-                    output.add(line.number, line.words, kept_values.astype(precision, copy=False))
-            n_tokens += int(ends[-1])
-            progress.advance(task, len(batch))
-        if sha256_of(source) != sha256:
-            raise _changed(source)
+        output = (
+            ParquetOutput(partial, kept, bilm.dim, settings, name or source.name)
+            if in_order
+            else HdfOutput(partial, target, needed, settings.pooled)
+        )
+        complete = False
+        task = progress.add_task("embedding", total=len(lengths))
+        try:
+            for batch in batches:
+                sentences = [part for line in batch for part in line.parts]
+                if stored is not None:
+                    stored.prepare(sentences, reporter)
+                computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
+                exact = selected(computed, settings.layers).cpu().numpy()
+                if settings.precision == "float16":
+                    require_half_holds(float(np.abs(exact).max(initial=0)))
+                ends = np.cumsum([len(line.words) for line in batch])
+                with interrupts_held_back():
+                    for line, values in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
+                        output.add(line.number, line.words, settings.of_line(values))
+                n_tokens += int(ends[-1])
+                progress.advance(task, len(batch))
+            if sha256_of(source) != sha256:
+                raise InputError(
+                    f"{source}: has changed while it was read, so nothing was written. Run the command again"
+                )
+            complete = True
+        finally:
+            output.close(complete)
     return n_tokens
-
-
-def _changed(source: Path) -> InputError:
-    return InputError(f"{source}: has changed while it was read, so nothing was written. Run the command again")
-
-
-def mean_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The mean over tokens, zero without any: (layers, tokens, dim) -> (layers, 1, dim)."""
-    sums: npt.NDArray[np.float32] = values.sum(axis=1, keepdims=True)
-    return sums / np.float32(max(values.shape[1], 1))
 
 
 def _check(source: Path, target: Path) -> None:
     """Rejects paths that would fail late or overwrite something."""
-    refuse_odd_name(source)
     if source.exists() and not source.is_file() and not source.is_dir():
         raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
     if target.is_dir():
         raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
+    if target.suffix in DROPPED:
+        raise InputError(f"{target}: expected a name that ends in .hdf5 or {PARQUET}, found {target.suffix}")
     refuse_overwrite("the sentences", source, target)
-
-
-def refuse_odd_name(path: Path) -> None:
-    """Raises an error for a path that is no text: Parquet files and manifests name their sources."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{os.fsencode(path)!r}: expected a path in UTF-8. Rename the file or its folder") from error
 
 
 def refuse_overwrite(what: str, file: Path, target: Path) -> None:
     """Raises an error instead of overwriting an input file."""
     if target.exists() and file.exists() and target.samefile(file):
         raise InputError(f"{target}: cannot write there: it would overwrite {what}; name another file")
-
-
-def _removed_on_sigterm(partial: Path) -> AbstractContextManager[None]:
-    """Removes a file if SIGTERM ends the process in the block. It does not raise: h5py callbacks swallow exceptions."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        partial.unlink(missing_ok=True)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGTERM)
-
-    return handling(signal.SIGTERM, end, signal.SIG_DFL)

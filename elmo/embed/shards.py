@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -25,8 +25,7 @@ from elmo.common.files import expanded, left_partials, read_own_json, sha256_of,
 from elmo.common.processes import alone
 from elmo.common.progress import Meter
 from elmo.common.threads import torch_threads
-from elmo.embed.one_file import EmbedSettings, embed_file, refuse_odd_name
-from elmo.embed.output import PARQUET
+from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
 
 FORMAT = 1  # of the manifest; raise it when shards of equal settings change
 # Readers of Parquet folders skip names that begin with one of these.
@@ -176,13 +175,11 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     "2020/a.txt" of "texts/*/*.txt".
 
     Raises:
-        InputError: no file, a folder, two files of one name, or a name that is no text, or that readers of Parquet
-            folders would skip.
+        InputError: no file, a folder, two files of one name, or a name that readers of Parquet folders would skip.
     """
     found: dict[str, Path] = {}
     for pattern in patterns:
         for name, path in _named(expanded(pattern, "IN")):
-            refuse_odd_name(path)
             if found.setdefault(name, path) != path:
                 raise InputError(
                     f"{path}: another input, {found[name]}, has the name {name!r}, too. Give both as one pattern in "
@@ -252,14 +249,23 @@ def unfinished(job: ShardsJob, files: Iterable[InputFile]) -> list[InputFile]:
 def _inputs(job: ShardsJob) -> dict[str, dict[str, str]]:
     """The inputs in the manifest: of each its path and sha256, and the sha256 of its shard, if that is finished."""
     manifest = read_own_json(job.folder / MANIFEST)
-    _refuse_another(job, manifest)
-    found = manifest.get("inputs")
-    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+    differ = [
+        f"{name.replace('_', '-')} {manifest.get(name)!s:.80} there, {value} now"
+        for name, value in job.identity().items()
+        if manifest.get(name) != value
+    ]
+    if differ:
         raise InputError(
-            f"{job.folder / MANIFEST}: expected its inputs with their hashes, found {excerpt(found)}. Delete the "
+            f"{job.folder / MANIFEST}: its shards were made in another way: {'; '.join(differ)}. Give the same "
+            "options, or name another folder"
+        )
+    inputs = manifest.get("inputs")
+    if not isinstance(inputs, dict) or not all(isinstance(entry, dict) for entry in inputs.values()):
+        raise InputError(
+            f"{job.folder / MANIFEST}: expected its inputs with their hashes, found {excerpt(inputs)}. Delete the "
             "folder, or name another"
         )
-    return found
+    return inputs
 
 
 def noted(job: ShardsJob, results: Generator[ShardResult, None, None]) -> Generator[ShardResult, None, None]:
@@ -279,40 +285,22 @@ def noted(job: ShardsJob, results: Generator[ShardResult, None, None]) -> Genera
             write_json(path, manifest)
 
 
-def _remove_left_behind(folder: Path) -> None:
-    for path in left_partials(folder, f"**/*{PARQUET}"):
-        path.unlink(missing_ok=True)
-
-
-def _refuse_another(job: ShardsJob, manifest: Mapping[str, Any]) -> None:
-    differ = [
-        f"{name.replace('_', '-')} {manifest.get(name)!s:.80} there, {value} now"
-        for name, value in job.identity().items()
-        if manifest.get(name) != value
-    ]
-    if differ:
-        raise InputError(
-            f"{job.folder / MANIFEST}: its shards were made in another way: {'; '.join(differ)}. Give the same "
-            "options, or name another folder"
-        )
-
-
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
     """Creates the folder, keeps a second command out of it, and removes what killed workers leave there."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: expected a folder for shards, found a file. Name another")
+
+    def tidy() -> None:
+        for path in left_partials(folder, f"**/*{PARQUET}"):
+            path.unlink(missing_ok=True)
+
     with alone(folder / LOCK, f"{folder}: another command writes shards there. Wait for it, or name another folder"):
-        _remove_left_behind(folder)
+        tidy()
         try:
             yield
         finally:
-            _remove_left_behind(folder)
-
-
-def written(job: ShardsJob, files: Sequence[InputFile], bilm: Bilm) -> Generator[ShardResult, None, None]:
-    """The engine `local`: writes the shards of these files, one after the other in this process."""
-    yield from map(ShardWriter(job, bilm), files)
+            tidy()
 
 
 def report(results: Iterable[ShardResult], files: Sequence[InputFile], console: Console) -> int:

@@ -329,11 +329,7 @@ def test_options_that_are_not_there(source, weights, tmp_path, capsys):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    ("number", "status", "message"),
-    [(signal.SIGINT, 130, "elmo.embed: interrupted; nothing was written\n"), (signal.SIGTERM, -signal.SIGTERM, "")],
-)
-def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, message):
+def test_ctrl_c(weights, tmp_path, repository):
     (tmp_path / "in.txt").write_text("a line that comes again and again\n" * 100_000, encoding="utf-8")
     (tmp_path / "out.hdf5").write_bytes(b"what was there before")
     # A background job of a shell ignores SIGINT, and so do its children: the first line restores the default.
@@ -351,13 +347,13 @@ def test_ctrl_c_and_sigterm(weights, tmp_path, repository, number, status, messa
     try:
         wait_for(lambda: writes() or process.poll() is not None)
         assert process.poll() is None, "ended before it was interrupted"
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
-    assert (process.returncode, errors) == (status, message)
+    assert (process.returncode, errors) == (130, "elmo.embed: interrupted; nothing was written\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
     assert (tmp_path / "out.hdf5").read_bytes() == b"what was there before"
 

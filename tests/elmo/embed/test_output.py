@@ -1,22 +1,17 @@
-"""elmo.embed on raw text, tables and standard input, into HDF5, npy, Arrow and Parquet, by token and pooled by line."""
+"""elmo.embed on raw text, tables and standard input, into HDF5 and Parquet, by token and pooled by line."""
 
 import io
-import os
-import re
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from elmo import tokenise
 from elmo.bilm.model import Bilm
-from elmo.embed import one_file, output
-from elmo.embed.__main__ import main
+from elmo.embed import one_file
 from tests.elmo import naive
 from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
 
@@ -51,50 +46,34 @@ def test_raw_text_is_embedded_sentence_by_sentence(source, weights, tmp_path):
 
 
 @pytest.mark.parametrize("layers", ["all", "last"])
-def test_npy(source, weights, tmp_path, layers):
+def test_parquet(source, weights, tmp_path, layers, monkeypatch):
+    monkeypatch.setattr(one_file, "LINES_IN_A_BATCH", 2)  # lines come by length, and are written in order
     options = "--tokenise", "ptb", "--layers", layers
-    assert run(source, tmp_path / "out.npy", weights, *options) == 0
-    assert run(source, tmp_path / "mean.npy", weights, *options, "--pool", "mean", "--precision", "float16") == 0
-    chosen = slice(None) if layers == "all" else -1
-    tokens = np.concatenate([expected(text).swapaxes(0, 1) for text in TEXTS])[:, chosen]
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), tokens, atol=2e-5)
-    assert np.load(tmp_path / "out.lengths.npy").tolist() == [8, 0, 3, 1]
-    pooled = np.load(tmp_path / "mean.npy", mmap_mode="r")
-    assert pooled.dtype == np.float16
-    np.testing.assert_allclose(pooled, np.stack([mean(expected(text)) for text in TEXTS])[:, chosen], atol=4e-3)
-    assert not (tmp_path / "mean.lengths.npy").exists()
-
-
-@pytest.mark.parametrize("layers", ["all", "last"])
-def test_arrow(source, weights, tmp_path, layers, monkeypatch):
-    monkeypatch.setattr(output, "LINES_IN_A_BATCH", 2)  # lines come by length, and are written in order
-    options = "--tokenise", "ptb", "--layers", layers
-    assert run(source, tmp_path / "out.arrow", weights, *options) == 0
-    assert run(source, tmp_path / "mean.arrow", weights, *options, "--pool", "mean") == 0
-    tokens, pooled = (pa.ipc.open_file(tmp_path / f"{name}.arrow").read_all() for name in ("out", "mean"))
-    assert tokens.column_names == ["line", "tokens", "vectors"]
+    assert run(source, tmp_path / "out.parquet", weights, *options) == 0
+    assert run(source, tmp_path / "mean.parquet", weights, *options, "--pool", "mean", "--precision", "float16") == 0
+    tokens, pooled = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("out", "mean"))
+    assert tokens.column_names == ["source", "line", "tokens", "vectors"]
+    assert tokens["source"].to_pylist() == ["in.txt"] * len(TEXTS)
     assert tokens["line"].to_pylist() == pooled["line"].to_pylist() == [0, 1, 2, 3]
     assert tokens["tokens"].to_pylist()[2] == pooled["tokens"].to_pylist()[2] == ["Nights", ".", "Nights"]
     chosen = slice(None) if layers == "all" else -1
     for number, text in enumerate(TEXTS):
-        found = np.array(tokens["vectors"][number].as_py())
         by_token = expected(text).swapaxes(0, 1)[:, chosen]
-        np.testing.assert_allclose(found.reshape(by_token.shape), by_token, atol=2e-5)
-        np.testing.assert_allclose(pooled["vector"][number].as_py(), mean(expected(text))[chosen], atol=2e-5)
+        shown = np.array(tokens["vectors"][number].as_py())
+        np.testing.assert_allclose(shown.reshape(by_token.shape), by_token, atol=2e-5)
+        np.testing.assert_allclose(pooled["vector"][number].as_py(), mean(expected(text))[chosen], atol=4e-3)
 
 
-@pytest.mark.parametrize("options", [(), ("--layers", "last", "--pool", "mean", "--precision", "float16")])
-def test_parquet_holds_what_arrow_holds_and_the_source(source, weights, tmp_path, options):
-    assert run(source, tmp_path / "out.arrow", weights, *options) == 0
-    assert run(source, tmp_path / "out.parquet", weights, *options) == 0
-    table = parquet.read_table(tmp_path / "out.parquet")
-    assert table["source"].to_pylist() == ["in.txt"] * len(TEXTS)
-    assert table.drop_columns("source").equals(pa.ipc.open_file(tmp_path / "out.arrow").read_all())
+@pytest.mark.parametrize("name", ["out.npy", "out.arrow"])
+def test_formats_of_earlier_versions_are_refused(source, weights, tmp_path, capsys, name):
+    assert run(source, tmp_path / name, weights) == 1
+    assert f"{name}: expected a name that ends in .hdf5 or .parquet" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
-@pytest.mark.parametrize(("name", "first"), [("out.parquet", [1, 5]), ("out.arrow", [1, 5]), ("out.npy", [1, 1, 2, 5])])
+@pytest.mark.parametrize(("name", "first"), [("out.parquet", [1, 5]), ("out.hdf5", [1, 1, 2, 5])])
 def test_few_lines_wait_for_those_before_them(weights, tmp_path, monkeypatch, name, first):
-    """Lines are sorted by length; formats in order keep their layers in memory, so they sort fewer at a time."""
+    """Lines are sorted by length; Parquet keeps their layers in memory, so they sort fewer at a time."""
     (tmp_path / "in.txt").write_text("a b c d e\na\na b\na\n", encoding="utf-8")
     monkeypatch.setattr(one_file, "LINES_THAT_WAIT", 2)
     lengths, token_layers = [], Bilm.token_layers
@@ -120,36 +99,39 @@ def test_words_of_a_column_are_split_like_those_of_lines(weights, tmp_path):
     text = f"a <S> b </S> {'long' * 30}"
     (tmp_path / "in.csv").write_text(f"text\n{text}\n", encoding="utf-8")
     (tmp_path / "in.txt").write_text(f"{text}\n", encoding="utf-8")
-    assert run(tmp_path / "in.csv", tmp_path / "a.npy", weights, "--column", "text") == 0
-    assert run(tmp_path / "in.txt", tmp_path / "b.npy", weights) == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
+    assert run(tmp_path / "in.csv", tmp_path / "a.hdf5", weights, "--column", "text") == 0
+    assert run(tmp_path / "in.txt", tmp_path / "b.hdf5", weights) == 0
+    with h5py.File(tmp_path / "a.hdf5") as column, h5py.File(tmp_path / "b.hdf5") as lines:
+        np.testing.assert_array_equal(column["0"][...], lines["0"][...])
 
 
 def test_a_wrong_column_is_named(weights, tmp_path, capsys):
     (tmp_path / "in.csv").write_text("id,review\n1,one\n", encoding="utf-8")
-    assert run(tmp_path / "in.csv", tmp_path / "out.npy", weights, "--column", "text") == 1
+    assert run(tmp_path / "in.csv", tmp_path / "out.hdf5", weights, "--column", "text") == 1
     assert "in.csv, line 1: expected one column 'text' in the header, found id, review" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
 def test_standard_input(source, weights, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(source.read_bytes())))
-    assert run("-", tmp_path / "piped.npy", weights) == 0
-    assert run(source, tmp_path / "read.npy", weights) == 0
-    assert (tmp_path / "piped.npy").read_bytes() == (tmp_path / "read.npy").read_bytes()
+    assert run("-", tmp_path / "piped.parquet", weights) == 0
+    assert run(source, tmp_path / "read.parquet", weights) == 0
+    piped, read = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("piped", "read"))
+    assert piped.drop_columns("source").equals(read.drop_columns("source"))
 
 
-@pytest.mark.parametrize("name", ["out.npy", "out.arrow"])
+@pytest.mark.parametrize("name", ["out.hdf5", "out.parquet"])
 def test_nothing_to_embed(weights, tmp_path, name):
     (tmp_path / "in.txt").write_text("", encoding="utf-8")
     assert run(tmp_path / "in.txt", tmp_path / name, weights, "--layers", "last") == 0
-    if name == "out.npy":
-        assert np.load(tmp_path / name).shape == (0, 12)
+    if name == "out.parquet":
+        assert parquet.read_table(tmp_path / name).num_rows == 0
     else:
-        assert pa.ipc.open_file(tmp_path / name).read_all().num_rows == 0
+        with h5py.File(tmp_path / name) as file:
+            assert list(file) == ["sentence_to_index"]
 
 
-@pytest.mark.parametrize("name", ["out.npy", "out.arrow", "out.parquet"])
+@pytest.mark.parametrize("name", ["out.hdf5", "out.parquet"])
 def test_an_error_leaves_nothing(source, weights, tmp_path, monkeypatch, name):
     def fails(*_):
         raise OSError("no more")
@@ -162,11 +144,11 @@ def test_an_error_leaves_nothing(source, weights, tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("options", [["--tokenise", "ptb"], ["--column", "text"]])
 def test_carried_states_need_sentences_in_words(source, weights, tmp_path, capsys, options):
     with pytest.raises(SystemExit):
-        run(source, tmp_path / "out.npy", weights, "--state", "carried", *options)
+        run(source, tmp_path / "out.hdf5", weights, "--state", "carried", *options)
     assert "--state carried needs one sentence per line, split into words" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["out.hdf5", "out.npy", "out.parquet"])
+@pytest.mark.parametrize("name", ["out.hdf5", "out.parquet"])
 @pytest.mark.parametrize("after", ["a b\n", "a b\nc\nd e\n", "a b\nc d\n", "a b\nx\n", "a b\nc \n"])
 def test_a_text_that_changes_while_it_is_read(weights, tmp_path, monkeypatch, capsys, name, after):
     """It shrinks, grows, or has other words: between the pass that counts and the one that embeds."""
@@ -176,22 +158,3 @@ def test_a_text_that_changes_while_it_is_read(weights, tmp_path, monkeypatch, ca
     assert run(source, tmp_path / name, weights) == 1
     assert f"elmo.embed: {source}: has changed while it was read, so nothing was written." in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_the_help_names_the_file_of_lengths(source, weights, tmp_path, capsys):
-    run(source, tmp_path / "x.npy", weights)
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    named = re.search(r"(\S+\.lengths\.npy) next to x\.npy", capsys.readouterr().out)
-    assert (tmp_path / named[1]).is_file()
-
-
-def test_a_name_that_is_no_text(weights, tmp_path, capsys):
-    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
-    source.write_text("a b\n")
-    assert run(source, tmp_path / "out.parquet", weights) == 1
-    assert main([str(source), "--out", str(tmp_path / "out"), "--weights", str(weights)]) == 1
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 2
-    assert all("caf\\xe9.txt': expected a path in UTF-8. Rename the file" in line for line in errors)

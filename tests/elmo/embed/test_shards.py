@@ -327,7 +327,7 @@ class TestWriter:
     ("options", "message"),
     [
         (["in.txt"], "expected IN and OUT, or many IN and --out FOLDER, found 1 paths"),
-        (["in.txt", "out.npy", "--engine", "ray"], "--engine ray and --threads need --out FOLDER"),
+        (["in.txt", "out.hdf5", "--engine", "ray"], "--engine ray and --threads need --out FOLDER"),
         (["in.txt", "--out", "o", "--workers", "2"], "--workers needs --engine ray"),
         (["in.txt", "--out", "o", "--engine", "ray", "--workers", "0"], "--workers must be from 1 to 1,024, found 0"),
         (["in.txt", "--out", "o", "--engine", "ray", "--gpus", "nan"], "--gpus must be from 0 to 64, found nan"),
