@@ -122,7 +122,7 @@ def is_here(name: str) -> bool:
 def content_hash(path: Path) -> str:
     """The sha256 of a file; that of the note next to it if size and time of the file are those of the note.
 
-    A quick answer: who reads the file compares what was read, see `elmo.word_vectors.content`.
+    A quick answer: who reads the file compares what was read, see `elmo.word_vectors.files`.
     """
     return _unchanged(path) or sha256_of(path)
 

@@ -42,7 +42,7 @@ from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
-from elmo.word_vectors.tensor_file import TENSORS, as_tensors
+from elmo.word_vectors.files import TENSORS, as_tensors
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
 # This version of gensim treats a product of exactly -1 as an exception, reports it and continues with 0. That is once

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from elmo.bilm.sentences import Sentence, check_sentences
-from elmo.word_vectors import open_vectors
-from elmo.word_vectors.text_file import Vector
+from elmo.word_vectors import Vector, open_vectors
 
 
 class Static:

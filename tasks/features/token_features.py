@@ -21,7 +21,7 @@ from elmo.common.files import hashes_of
 from elmo.common.progress import Reporter
 from elmo.sources.masked import is_masked
 from elmo.sources.source import code_of, fingerprint_of
-from elmo.word_vectors import Vectors, open_vectors
+from elmo.word_vectors import FileVectors, open_vectors
 from results.records.paths import without_folder
 from tasks.batch import PLACES, FeatureBatch, Sentence
 from tasks.features.frozen_layers import (
@@ -152,7 +152,7 @@ class TokenFeatures(nn.Module):
         self.widths = {place: sum(part.widths.get(place, 0) for part in self._parts) for place in PLACES}
 
     @property
-    def _vectors(self) -> Vectors | None:
+    def _vectors(self) -> FileVectors | None:
         return self.word_vectors.index.vectors if self.word_vectors is not None else None
 
     def check_fingerprint(self, expected: Mapping[str, Any]) -> None:

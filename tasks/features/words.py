@@ -15,7 +15,7 @@ from elmo.bilm.characters import character_ids
 from elmo.bilm.options import N_CHARACTERS
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.word_vectors import Vectors, open_vectors
+from elmo.word_vectors import FileVectors, open_vectors
 from tasks.batch import Sentence
 from tasks.features.parts import LONGEST_WORD, FeaturePart, LocatedText, WordNumbers
 from tasks.modules.seeding import drawing_from
@@ -59,7 +59,7 @@ class WordsConfig:
                 "features.words.unknown=zero: expected pretrained vectors, found features.words.vectors=null"
             )
 
-    def open_vectors(self) -> Vectors | None:
+    def open_vectors(self) -> FileVectors | None:
         """The pretrained vectors, if the config names any."""
         return open_vectors(self.vectors) if self.vectors else None
 

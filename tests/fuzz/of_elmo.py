@@ -36,7 +36,7 @@ from elmo.sources.cove import Cove
 from elmo.sources.masked import load_either, random_masked, save_masked
 from elmo.store.shelf import StoreFull, open_shelf
 from elmo.word_vectors import open_vectors
-from elmo.word_vectors.wink import convert
+from elmo.word_vectors.__main__ import convert
 from tests.elmo.pretrain.corpus_text import QUIET, build, write
 from tests.elmo.sources.character_lms import CHARACTERS, save_arrays, tensors_of
 from tests.elmo.sources.naive_masked import OPTIONS

@@ -10,7 +10,7 @@ import pytest
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.settings import Settings
 from elmo.word_vectors import open_vectors
-from elmo.word_vectors.tensor_file import as_tensors
+from elmo.word_vectors.files import as_tensors
 from results.records.record import read_record
 from results.table import main as show_table
 from tasks.features.token_features import TokenFeatures

@@ -1,0 +1,389 @@
+"""Word vectors in files: text of GloVe, word2vec and fastText, binary files of word2vec and fastText, and tensors.
+
+The content is hashed after each reading, and compared with the hash of before: a file that changes is refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from elmo.common.checks import WIDEST
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import sha256_of
+from elmo.download.folder import content_hash, note_path
+
+Vector = npt.NDArray[np.float32]
+
+TENSORS = ".safetensors"  # how the name of a file of tensors ends
+_REMEDY = "Remove the line, or use another file"
+_CHUNK = 1 << 20
+_LONGEST_WORD = 10_000  # bytes; a longer one is a damaged file
+_MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
+_SUPERVISED = 3
+_END_OF_SENTENCE = "</s>"  # the one word of fastText without n-grams
+
+
+def file_vectors(path: Path, dim: int | None = None) -> FileVectors:
+    """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
+    if path.suffix == TENSORS:
+        return TensorVectors(path)
+    if Path(path.name.removesuffix(".gz")).suffix != ".bin":
+        return TextVectors(path, dim)
+    with _opened(path) as file:
+        fasttext = file.read(len(_MAGIC)) == _MAGIC
+    return FastTextModel(path) if fasttext else BinaryVectors(path)
+
+
+class FileVectors:
+    """Word vectors in a file; only those that are picked are held in memory.
+
+    Attributes:
+        dim: width of a vector.
+    """
+
+    dim: int
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sha256: str | None = None
+
+    def fingerprint(self) -> str:
+        """Identifies the content of this set."""
+        return self.sha256()
+
+    def sha256(self) -> str:
+        """The hash of the content that was read, or will be: reading another is an error.
+
+        Before the first reading it may trust the file's size and time: what is read is compared.
+        """
+        self._sha256 = self._sha256 or self._quick_hash()
+        return self._sha256
+
+    def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
+        """The vectors of those words that have one, or of all words.
+
+        Raises:
+            InputError: a vector cannot be used, or the file has changed since it was hashed.
+        """
+        picked = self._read(words)
+        sha256 = self._hash()
+        self._sha256 = self._sha256 or sha256
+        if sha256 != self._sha256:
+            note = note_path(self._path)
+            delete = f" and delete {note}, which has the old hash" if note.is_file() else ""
+            raise InputError(
+                f"{self._path}: expected the vectors with sha256 {self._sha256[:12]}, as hashed before, found those "
+                f"with {sha256[:12]}: the file has changed. Put the old content back, or start again with the new one"
+                f"{delete}"
+            )
+        return picked
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        raise NotImplementedError
+
+    def _quick_hash(self) -> str:
+        return content_hash(self._path)
+
+    def _hash(self) -> str:
+        return sha256_of(self._path)
+
+    def _finite(self, vector: Vector, word: str) -> Vector:
+        if not np.isfinite(vector).all():
+            raise InputError(f"{self._path}: expected finite numbers for {word!r}, found others. Use another file")
+        return vector
+
+
+class TextVectors(FileVectors):
+    """Vectors in a text file, plain or gzipped: one word per line and its numbers, with or without a header line.
+
+    Args:
+        path: the file.
+        dim: width of its vectors; by default that of its first line, whose word must then have no spaces.
+    """
+
+    def __init__(self, path: Path, dim: int | None = None) -> None:
+        super().__init__(path)
+        with _opened(path) as file:
+            first, second = (file.readline().rstrip(b" \r\n").split(b" ") for _ in range(2))
+        # word2vec and fastText begin with a line "count dim". Vectors of one number are not supported.
+        self._has_header = len(first) == 2
+        self._count = int(first[0][:20]) if self._has_header and first[0].isdigit() else None
+        fields = second if self._has_header else first
+        self.dim = dim or len(fields) - 1
+        if not 2 <= self.dim <= WIDEST or not _is_number(fields[-1]):
+            start = b" ".join(first)[:60].decode("utf-8", "replace")
+            raise InputError(
+                f"{path}: expected lines: a word and 2 to {WIDEST:,} numbers, found {len(fields) - 1:,} in {start!r}. "
+                "Use another file; binary ones must end in .bin"
+            )
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        """Reads the vectors in one pass through the file.
+
+        Some words of GloVe 840B contain spaces, so the last `dim` fields of a line are the numbers.
+        """
+        # For speed, lines are bytes, and most are not split: GloVe 840B has 2.2 million lines of 300 numbers.
+        wanted = _spelled(words)
+        beginnings = None if wanted is None else {word.partition(b" ")[0] for word in wanted}
+        picked: dict[str, Vector] = {}
+        count = 0
+        with _opened(self._path) as file:
+            for number, raw in enumerate(file, start=1):  # only a newline ends a line, not U+2028 or the like
+                line = raw.rstrip(b" \r\n")
+                if (number == 1 and self._has_header) or not line:
+                    continue
+                count += 1
+                if (fields := line.count(b" ")) < self.dim:
+                    raise self._wrong(number, line, f"expected a word and {self.dim} numbers, found {fields}")
+                if beginnings is not None and line[: line.index(b" ")] not in beginnings:
+                    continue
+                spelled, *numbers = line.rsplit(b" ", self.dim)
+                word = spelled.decode("utf-8", "replace") if wanted is None else wanted.get(spelled)
+                if word is None or word in picked:
+                    continue
+                try:
+                    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which is rejected
+                        vector = np.array(numbers, dtype=np.float32)
+                except ValueError as error:
+                    raise self._wrong(
+                        number, line, f"expected {self.dim} numbers, found a value that is none"
+                    ) from error
+                if not np.isfinite(vector).all():
+                    value = numbers[int(np.isfinite(vector).argmin())].decode("utf-8", "replace")
+                    raise self._wrong(number, line, f"expected finite numbers for {word!r}, found {value:.80}")
+                picked[word] = vector
+        if self._count not in (None, count):  # such as a file that was cut at the end of a line
+            raise InputError(
+                f"{self._path}: expected {self._count:,} words, the number in its first line, found {count:,}. Get the "
+                "file again; if its lines were chosen on purpose, correct the first line"
+            )
+        return picked
+
+    def _wrong(self, number: int, line: bytes, why: str) -> InputError:
+        start = line[:60].decode("utf-8", "replace")
+        return InputError(f"{self._path}, line {number}: {why}: {start!r}. {_REMEDY}")
+
+
+class BinaryVectors(FileVectors):
+    """The binary format of word2vec, plain or gzipped: a line "count dim", then each word, a space and its floats."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with _opened(path) as file:
+            line = file.readline(100)
+        fields = line.split()
+        if not (len(fields) == 2 and all(map(bytes.isdigit, fields)) and 0 < int(fields[1]) <= WIDEST):
+            raise InputError(
+                f"{path}: expected word2vec's binary format, which begins with a line of two numbers, the second at "
+                f"most {WIDEST:,}, or a model of fastText, found {excerpt(line)}. Get the file again; a text file "
+                "must not end in .bin"
+            )
+        self._count, self.dim = map(int, fields)
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        wanted = _spelled(words)
+        picked: dict[str, Vector] = {}
+        for spelled, numbers in self._entries():
+            word = spelled.decode("utf-8", "replace") if wanted is None else wanted.get(spelled)
+            if word is not None and word not in picked:
+                picked[word] = self._finite(np.frombuffer(numbers, dtype="<f4").astype(np.float32), word)
+        return picked
+
+    def _entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each word and the bytes of its vector, read in one pass through the file."""
+        size, where = 4 * self.dim, f"{self._path}: expected {self._count:,} words of {self.dim} numbers"
+        with _opened(self._path) as file:
+            file.readline()
+            buffer, place = b"", 0
+            for number in range(self._count):
+                if len(buffer) - place < _LONGEST_WORD + size:
+                    buffer, place = buffer[place:] + file.read(_CHUNK + size), 0
+                end = buffer.find(b" ", place, place + _LONGEST_WORD)
+                if end < 0 or end + 1 + size > len(buffer):
+                    raise InputError(
+                        f"{where}, found the end of the file or no word after {number:,}. Get the file again"
+                    )
+                # Some writers end an entry with a newline.
+                yield buffer[place:end].lstrip(b"\n"), buffer[end + 1 : end + 1 + size]
+                place = end + 1 + size
+            if (buffer[place:] + file.read(_CHUNK)).strip():  # a text file is longer than 4 bytes a number
+                raise InputError(
+                    f"{where} in binary form, found more after them. Get the file again; a text file must not end in "
+                    ".bin"
+                )
+
+
+class FastTextModel(FileVectors):
+    """A model of fastText, such as cc.en.300.bin. A word's vector is the mean over the word and its n-grams.
+
+    A word that is not in the model has the mean over its n-grams, if the model has any. Not read by gensim, which
+    loads all gigabytes, and never ends where a file was cut within its words.
+
+    Args:
+        path: the file, not gzipped: vectors are read in place.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._hashed: tuple[tuple[int, int], str] | None = None  # the state of the file when it was hashed, its hash
+        if path.suffix == ".gz":
+            raise InputError(f"{path}: a model of fastText is read in place. Unpack it first: gunzip {path}")
+        with _opened(path) as file:
+            try:
+                self._read_header(file)
+            except (struct.error, IndexError) as error:
+                raise InputError(f"{path}: expected a model of fastText, found a part of one. Get it again") from error
+
+    def _read_header(self, file: BinaryIO) -> None:
+        """Reads everything in front of the vectors."""
+        _, version = _unpacked(file, "<2i")
+        if version not in (11, 12):
+            raise InputError(
+                f"{self._path}: expected version 11 or 12 of fastText's format, found {version}. Use another file"
+            )
+        # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
+        self.dim, *_, model, self._buckets, self._shortest, self._longest, _, _ = _unpacked(file, "<12id")
+        if version == 11 and model == _SUPERVISED:
+            self._longest = 0  # that version wrote a value that it did not use
+        entries, self._n_words, _, _, pruned = _unpacked(file, "<3i2q")
+        if not (0 < self.dim <= WIDEST and 0 <= self._n_words <= entries and self._buckets >= 0):
+            raise InputError(
+                f"{self._path}: expected vectors of 1 to {WIDEST:,} numbers, found {self.dim}, for {self._n_words:,} "
+                f"words of {entries:,} and {self._buckets:,} n-grams. Get the file again"
+            )
+        words = [_entry(file) for _ in range(entries)][: self._n_words]  # labels follow the words
+        self._numbers = {word: number for number, word in enumerate(words)}  # some models have words twice
+        (quantised,) = _unpacked(file, "<?")
+        if quantised or pruned >= 0:
+            raise InputError(f"{self._path}: a quantised model of fastText (.ftz) cannot be read. Use the .bin of it")
+        rows, dim = _unpacked(file, "<2q")
+        offset, expected = file.tell(), self._n_words + self._buckets * (self._longest > 0)
+        size = self._path.stat().st_size
+        if rows < expected or dim != self.dim or size < offset + 4 * rows * dim:
+            raise InputError(
+                f"{self._path}: expected {expected:,} vectors of {self.dim} numbers and their bytes, found {rows:,} of "
+                f"{dim} in {size:,} bytes. Get the file again"
+            )
+        self._vectors = np.memmap(self._path, dtype="<f4", mode="r", offset=offset, shape=(rows, dim))
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        picked: dict[str, Vector] = {}
+        for word in self._numbers if words is None else words:
+            whole = [self._numbers[word]] if word in self._numbers else []
+            rows = whole + [self._n_words + number for number in self._ngrams(word)]
+            if rows:
+                picked[word] = self._finite(self._vectors[rows].mean(axis=0, dtype=np.float32), word)
+        return picked
+
+    def _hash(self) -> str:
+        """Hashes its gigabytes only if they may have changed."""
+        state = self._path.stat().st_ino, self._path.stat().st_ctime_ns
+        if self._hashed is None or self._hashed[0] != state:
+            self._hashed = state, super()._hash()
+        return self._hashed[1]
+
+    def _ngrams(self, word: str) -> list[int]:
+        """The numbers of a word's n-grams among the buckets; the marks < and > count as characters."""
+        if word == _END_OF_SENTENCE or not self._longest or not self._buckets:
+            return []
+        marked = f"<{word}>"
+        return [
+            _fnv(marked[start:end].encode("utf-8", "surrogatepass")) % self._buckets
+            for start in range(len(marked))
+            for end in range(start + max(self._shortest, 1), min(start + self._longest, len(marked)) + 1)
+            if end - start > 1 or 0 < start < len(marked) - 1  # a mark alone is no n-gram
+        ]
+
+
+class TensorVectors(FileVectors):
+    """Vectors in a file of tensors, float16: a quarter of the size of text. `python -m tasks.word2vec` writes them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.dim = self._tensors()[1].shape[1]
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        known, vectors = self._tensors()
+        wanted = set(known if words is None else words)
+        return {word: vector.astype(np.float32) for word, vector in zip(known, vectors, strict=True) if word in wanted}
+
+    def _tensors(self) -> tuple[list[str], npt.NDArray[np.float16]]:
+        """The words and their vectors, (words, dim)."""
+        try:
+            tensors = load(self._path.read_bytes())
+            words = tensors["words"].tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
+            vectors = tensors["vectors"]
+            shape = vectors.shape
+            if vectors.dtype != np.float16 or len(shape) != 2 or shape[0] != len(words) or not 2 <= shape[1] <= WIDEST:
+                raise ValueError(f"{len(words):,} words and {vectors.dtype} vectors of shape {shape}")
+            if not np.isfinite(vectors).all():
+                raise ValueError("values that are not finite")
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise InputError(
+                f"{self._path}: expected the tensors words and vectors, float16 of 2 to {WIDEST:,} finite numbers for "
+                f"each word, as python -m tasks.word2vec writes them, found {error}. Make or copy the file again"
+            ) from error
+        return words, vectors
+
+
+def as_tensors(words: Sequence[str], vectors: npt.NDArray[np.float32]) -> bytes:
+    """The content of a file: `words`, UTF-8 with a newline after each, and `vectors`, float16, (words, dim)."""
+    spelled = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
+    return save({"words": np.frombuffer(spelled, dtype=np.uint8), "vectors": vectors.astype(np.float16)})
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A plain or gzipped file, to be read; errors name it."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield cast(BinaryIO, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: not a readable gzip file, perhaps cut short ({error}). Copy it again") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
+
+
+def _spelled(words: Collection[str] | None) -> dict[bytes, str] | None:
+    """The wanted words by their bytes in a file; None for all words."""
+    return None if words is None else {word.encode("utf-8", "surrogatepass"): word for word in words}
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _fnv(text: bytes) -> int:
+    """The 32-bit FNV-1a hash as fastText computes it, with bytes as signed numbers."""
+    value = 2166136261
+    for byte in text:
+        value = ((value ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619) & 0xFFFFFFFF
+    return value
+
+
+def _unpacked(file: BinaryIO, form: str) -> tuple[int, ...]:
+    return struct.unpack(form, file.read(struct.calcsize(form)))
+
+
+def _entry(file: BinaryIO) -> str:
+    """A word of fastText's dictionary; its count and kind follow it."""
+    spelled = bytearray()
+    while (byte := file.read(1)) != b"\0":
+        spelled.append(byte[0])
+    file.read(9)
+    return spelled.decode("utf-8", "replace")
