@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from elmo.common.errors import shorten_interrupts
 
 if TYPE_CHECKING:
+    from tasks.kinds import Classification, Classifier, LabelledText, TaggedText, Tagging
     from tasks.running.predict import load_model
+    from tasks.task import Head, Task
 
-__all__ = ["load_model"]
+__all__ = ["Classification", "Classifier", "Head", "LabelledText", "TaggedText", "Tagging", "Task", "load_model"]
 
 shorten_interrupts()
 
@@ -20,9 +23,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def __getattr__(name: str) -> object:
-    """Imports `load_model` on first use (PEP 562): `import tasks` alone does not load torch."""
-    if name == "load_model":
-        from tasks.running.predict import load_model
-
-        return load_model
-    raise AttributeError(f"module 'tasks' has no attribute {name!r}")
+    """Imports a public name on first use (PEP 562): `import tasks` alone does not load torch."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tasks' has no attribute {name!r}")
+    homes = {"load_model": "tasks.running.predict", "Head": "tasks.task", "Task": "tasks.task"}
+    return getattr(import_module(homes.get(name, "tasks.kinds")), name)

@@ -160,22 +160,31 @@ def _f1(right: int, guessed: int, gold: int) -> dict[str, float]:
     return {"f1": 100 * f1, "precision": 100 * precision, "recall": 100 * recall}
 
 
-def class_scores(gold: Sequence[int], predicted: Sequence[int], labels: Sequence[str]) -> Scores:
+def class_scores(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Scores:
     """Accuracy; precision, recall and F1 of each label; the confusion matrix, with a row for each gold label.
 
     Args:
-        gold: the number of the gold label of each example.
-        predicted: the number of the predicted label.
-        labels: the names of the labels, in the order of their numbers.
+        gold: the gold label of each example.
+        predicted: the predicted label.
+        labels: those that can be predicted; gold labels that are not among them follow.
     """
+    labels = [*labels, *sorted(set(gold) - set(labels))]
+    numbers = {label: number for number, label in enumerate(labels)}
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
-    np.add.at(confusion, (np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64)), 1)
+    for right_one, guess in zip(gold, predicted, strict=True):
+        confusion[numbers[right_one], numbers[guess]] += 1
     right, golden, guessed = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     return Scores(
         values={"accuracy": _percent(right.sum(), golden.sum())},
         details={
             "labels": {
-                label: {**f1_of_counts(right[i], guessed[i], golden[i]), "gold": int(golden[i])}
+                label: {
+                    # F1 is one division, so its last digit may differ from that of spans.
+                    "f1": _percent(2 * right[i], golden[i] + guessed[i]),
+                    "precision": _percent(right[i], guessed[i]),
+                    "recall": _percent(right[i], golden[i]),
+                    "gold": int(golden[i]),
+                }
                 for i, label in enumerate(labels)
             },
             "confusion": {"labels": list(labels), "gold_by_predicted": confusion.tolist()},
@@ -184,13 +193,18 @@ def class_scores(gold: Sequence[int], predicted: Sequence[int], labels: Sequence
     )
 
 
-def f1_of_counts(right: int, guessed: int, gold: int) -> dict[str, float]:
-    """F1, precision and recall in percent. F1 is one division, so its last digit may differ from that of spans."""
-    return {
-        "f1": _percent(2 * right, gold + guessed),
-        "precision": _percent(right, guessed),
-        "recall": _percent(right, gold),
-    }
+def add_units(scores: Scores, unit: str, names: Sequence[Hashable]) -> Scores:
+    """The scores with the number of the unit that each example belongs to, such as its document, for intervals.
+
+    Args:
+        scores: of examples.
+        unit: what is resampled.
+        names: of each example's unit.
+    """
+    numbers: dict[Hashable, int] = {}
+    for name, counts in zip(names, scores.examples, strict=True):
+        counts[unit] = numbers.setdefault(name, len(numbers))
+    return scores
 
 
 def _percent(part: int, whole: int) -> float:

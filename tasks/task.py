@@ -56,30 +56,9 @@ class Head(nn.Module, ABC):
         return 0
 
 
-class Classifier(Head):
-    """A head that gives each example one of some labels, by a score for each."""
-
-    @abstractmethod
-    def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
-        """The scores of the labels, (batch, labels)."""
-
-    def choose(self, logits: Tensor) -> list[Any]:
-        """One prediction per example, from its scores: by default the number of the best label."""
-        return logits.argmax(dim=-1).tolist()
-
-    def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Any]:
-        """One prediction per example."""
-        return self.choose(self.logits(features, batch))
-
-    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
-        """The predictions, each with the softmax of its scores."""
-        logits = self.logits(features, batch)
-        return list(zip(self.choose(logits), logits.float().softmax(dim=-1).tolist(), strict=True))
-
-
 @dataclass
-class PlainReader:
-    """Reader settings of a task whose files all have one form: none."""
+class NoSettings:
+    """Settings of a head that has none, and of a reader whose files all have one form."""
 
 
 class HasId(Protocol):
@@ -97,8 +76,9 @@ Settings = TypeVar("Settings")
 class Task(ABC, Generic[Example, Settings]):
     """A task: reads its files, makes batches, builds its head and scores predictions.
 
-    To add a task, write a package with this class and a head, and one YAML that names the class; see CONTRIBUTING. The
-    contract tests then include it.
+    To add a task, write this class and a head, and one YAML that names the class; see CONTRIBUTING. Eight members are
+    needed: `name`, `metric`, `recipe`, `read`, `targets`, `build_head`, `gold` and `score`. `tasks.kinds` has classes
+    that need fewer.
 
     Attributes:
         name: as in conf/task/ and in the records.
@@ -109,14 +89,15 @@ class Task(ABC, Generic[Example, Settings]):
         length_edges: where tables begin a new kind of examples by their number of tokens.
         recipe: raise it when a change of code alters scores under an equal config; it is part of the fingerprint.
         settings_type: a dataclass of the head's settings, checked against the task's YAML.
-        reader_type: a dataclass of the differences between files of this task, checked against the data's YAML; by
-            default there are none.
+        reader_type: a dataclass of the differences between files of this task, checked against the data's YAML.
         columns: the columns that `from_rows` needs; the YAML of a dataset maps the hub's column names to these.
         raw_fields: the texts of an example that is not from a file, such as premise and hypothesis: the keys that
             `from_raw` needs. Empty if the task predicts files of its format only.
         places: those of `PLACES` where the head joins features; a head may ignore the others.
         documents: whether an example is a document of any number of sentences, all of one kind; a batch may then have
             none. Otherwise it has one sentence of each kind.
+        labels: what the head predicts, or whatever else `learn_labels` finds in the training examples; saved with a
+            model.
     """
 
     name: ClassVar[str]
@@ -125,12 +106,13 @@ class Task(ABC, Generic[Example, Settings]):
     metrics: ClassVar[Mapping[str, Metric]] = {}
     length_edges: ClassVar[tuple[int, ...]] = (10, 20, 30)
     recipe: ClassVar[int]
-    settings_type: ClassVar[type]
-    reader_type: ClassVar[type] = PlainReader
+    settings_type: ClassVar[type] = NoSettings
+    reader_type: ClassVar[type] = NoSettings
     columns: ClassVar[tuple[str, ...]] = ()
     raw_fields: ClassVar[tuple[str, ...]] = ()
     places: ClassVar[tuple[str, ...]] = ("input", "output")
     documents: ClassVar[bool] = False
+    labels: Sequence[str] = ()
 
     def __init__(self, settings: Settings, reader: Any) -> None:  # noqa: ANN401 (of `reader_type`)
         self.settings = settings
@@ -165,7 +147,7 @@ class Task(ABC, Generic[Example, Settings]):
         return {name: name for name in self.raw_fields}
 
     def probability_labels(self) -> Sequence[str]:
-        """The labels of which a `Classifier` gives probabilities, in its order; empty to print none."""
+        """The labels of which the head gives probabilities, in its order; empty to print none."""
         return ()
 
     def prediction_fields(self, example: Example, prediction: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -223,18 +205,15 @@ class Task(ABC, Generic[Example, Settings]):
         }
 
     def learn_labels(self, train: Sequence[Example]) -> None:
-        """Sets the labels to predict, from the training examples alone; does nothing if the task has fixed labels."""
+        """Sets `labels` from the training examples alone; does nothing if the task has fixed labels."""
 
-    def learned_labels(self) -> list[str]:
-        """The labels found by `learn_labels`, for a saved model; empty if the task has fixed labels."""
-        return []
-
-    def use_labels(self, labels: Sequence[str]) -> None:
-        """Sets the labels to those of a saved model."""
-
-    @abstractmethod
     def texts(self, example: Example) -> tuple[Sentence, ...]:
-        """The sentences of an example: one of each kind, in the order of `Batch.texts`, or those of a document."""
+        """The sentences of an example: one of each kind, in the order of `Batch.texts`, or those of a document.
+
+        By default its `words`.
+        """
+        words: Sentence = example.words  # type: ignore[attr-defined]
+        return (words,)
 
     @abstractmethod
     def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
@@ -295,8 +274,8 @@ class Task(ABC, Generic[Example, Settings]):
         ]
 
     def relabelled(
-        self, examples: Sequence[Example], predictions: Sequence[Any], gold: LabelTable, predicted: LabelTable
-    ) -> tuple[Sequence[Example], Sequence[Any]]:
+        self, examples: Sequence[Any], predictions: Sequence[Any], gold: LabelTable, predicted: LabelTable
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Examples of another dataset and their predictions with common labels; only a task that has it uses tables.
 
         Args:

@@ -114,7 +114,7 @@ sys.argv[1:] = ["size=tiny", "--cfg", "job"]
 pretrain()
 """
     printed = call(sys.executable, "-c", source, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)})
-    assert "tasks.sst5.task.Sst5" in printed
+    assert "tasks.sst5.Sst5" in printed
     assert "heldout_unit: document" in printed
 
 

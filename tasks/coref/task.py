@@ -38,8 +38,6 @@ class Coref(Task[CorefExample, CorefSettings]):
     places = ("input",)
     documents = True
 
-    genres: list[str]
-
     def read(self, path: Path, split: Split) -> list[CorefExample]:
         """The documents of a file in CoNLL-2012 columns."""
         return read_coref(path)
@@ -97,21 +95,13 @@ class Coref(Task[CorefExample, CorefSettings]):
         }
 
     def learn_labels(self, train: Sequence[CorefExample]) -> None:
-        """Sets the genres to those of the training documents; other documents are of no known genre."""
+        """Sets the labels to the genres of the training documents; other documents are of no known genre."""
         if not any(example.chains for example in train):
             raise InputError(
                 f"task=coref: expected chains in the training files, found none in {len(train):,} documents. "
                 "Name files with a coreference column in data.splits"
             )
-        self.use_labels(sorted({example.genre for example in train} - {""}))
-
-    def learned_labels(self) -> list[str]:
-        """The genres."""
-        return self.genres
-
-    def use_labels(self, labels: Sequence[str]) -> None:
-        """Sets the genres."""
-        self.genres = list(labels)
+        self.labels = sorted({example.genre for example in train} - {""})
 
     def texts(self, example: CorefExample) -> tuple[Sentence, ...]:
         """The sentences of the document."""
@@ -131,7 +121,7 @@ class Coref(Task[CorefExample, CorefSettings]):
         ]
         names = list(chain.from_iterable(example.speakers for example in examples))
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        genre_of = {genre: number for number, genre in enumerate(self.genres, start=UNKNOWN_GENRE + 1)}
+        genre_of = {genre: number for number, genre in enumerate(self.labels, start=UNKNOWN_GENRE + 1)}
         return {
             "mentions": torch.tensor(mentions, dtype=torch.long).view(-1, 4),
             "speakers": torch.tensor([numbers[name] for name in names]),
@@ -140,7 +130,7 @@ class Coref(Task[CorefExample, CorefSettings]):
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """The model of Lee et al. 2017."""
-        return EndToEndCoref(self.settings, widths["input"], len(self.genres) + 1, self.reader.singletons)
+        return EndToEndCoref(self.settings, widths["input"], len(self.labels) + 1, self.reader.singletons)
 
     def gold(self, examples: Sequence[CorefExample]) -> list[Chains]:
         """The gold chains."""

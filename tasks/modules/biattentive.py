@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from tasks.batch import Batch, FeatureBatch
+from tasks.kinds import Classifier
 from tasks.modules.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
-from tasks.task import Classifier
 
 
 @dataclass
@@ -78,13 +78,13 @@ class BiattentiveClassifier(Classifier):
 
     Args:
         settings: the sizes.
-        n_labels: the number of labels.
+        labels: what to predict.
         input_dim: width of the features at the input.
         output_dim: their width next to the integrator's states.
     """
 
-    def __init__(self, settings: BcnSettings, n_labels: int, input_dim: int, output_dim: int) -> None:
-        super().__init__()
+    def __init__(self, settings: BcnSettings, labels: Sequence[str], input_dim: int, output_dim: int) -> None:
+        super().__init__(labels)
         self.feedforward = nn.Sequential(
             nn.Linear(input_dim, settings.dim), nn.ReLU(), nn.Dropout(settings.dim_dropout)
         )
@@ -98,7 +98,7 @@ class BiattentiveClassifier(Classifier):
         for output, dropout in zip(settings.maxout, settings.maxout_dropout, strict=True):
             layers += [Maxout(width, output, settings.pool), nn.Dropout(dropout)]
             width = output
-        self.classifier = nn.Sequential(*layers, Maxout(width, n_labels, settings.pool))
+        self.classifier = nn.Sequential(*layers, Maxout(width, len(labels), settings.pool))
 
     def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The labels' scores, (batch, labels)."""
@@ -116,10 +116,6 @@ class BiattentiveClassifier(Classifier):
         weights = masked_softmax(self.attention(x).squeeze(-1), mask)  # (batch, tokens)
         attentive = product(weights.unsqueeze(1), x).squeeze(1)
         return torch.cat([masked_max(x, mask), -masked_max(-x, mask), masked_mean(x, mask), attentive], dim=-1)
-
-    def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
-        """The cross-entropy of the gold labels, a mean over the batch."""
-        return nn.functional.cross_entropy(self.logits(features, batch).float(), batch.targets["label"])
 
     def pairs(self, lengths: Sequence[int]) -> int:
         """Those of the text with itself."""

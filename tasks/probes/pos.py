@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +20,7 @@ from results.records.metric import Metric, Ratio
 from tasks.batch import Batch, FeatureBatch, Sentence, Split
 from tasks.data.columns import Columns, column_sentences
 from tasks.data.text_files import TREEBANK_ESCAPES
+from tasks.kinds import tag_numbers
 from tasks.metrics import Scores
 from tasks.modules.seeding import named_seed
 from tasks.task import Head, Task
@@ -146,9 +147,6 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
     reader_type = PosReader
     places = ("input",)
 
-    tag_counts: Mapping[str, int]  # of training
-    drawn: DrawnTags
-
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of tags that are learned."""
@@ -179,35 +177,19 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
         }
 
     def learn_labels(self, train: Sequence[TaggedSentence]) -> None:
-        """Sets the tags, and what the control draws from, to those of training."""
-        self._use(Counter(tag for example in train for tag in example.tags))
+        """Sets the labels: the tags of training, each after its number of tokens, as in `812 NN`."""
+        counts = Counter(tag for example in train for tag in example.tags)
+        self.labels = [f"{count} {tag}" for tag, count in sorted(counts.items())]
 
-    def learned_labels(self) -> list[str]:
-        """The tags, each after its number of tokens, as in `812 NN`; drawing tags again needs both."""
-        return [f"{count} {tag}" for tag, count in self.tag_counts.items()]
-
-    def use_labels(self, labels: Sequence[str]) -> None:
-        """Sets tags and counts to those of a saved model."""
-        pairs = [label.split(maxsplit=1) for label in labels]
-        self._use({tag: int(count) for count, tag in pairs})
-
-    def _use(self, counts: Mapping[str, int]) -> None:
-        self.tag_counts = dict(sorted(counts.items()))
-        self.drawn = DrawnTags(self.tag_counts, self.settings.draw)
-
-    def texts(self, example: TaggedSentence) -> tuple[Sentence, ...]:
-        """The sentence."""
-        return (example.words,)
+    @property
+    def tag_counts(self) -> dict[str, int]:
+        """How many tokens of training have each tag; the control draws from them."""
+        return _tag_counts(self.labels)
 
     def targets(self, examples: Sequence[TaggedSentence]) -> dict[str, Tensor]:
         """The number of each token's tag by kind, (batch, tokens); NOT_TRAINED for padding and for unknown tags."""
-        numbers = {tag: number for number, tag in enumerate(self.tag_counts)}
-        longest = max(len(example.words) for example in examples)
-        targets = {kind: np.full((len(examples), longest), NOT_TRAINED) for kind in self.kinds}
-        for row, gold in enumerate(self.gold(examples)):
-            for kind, tags in gold.items():
-                targets[kind][row, : len(tags)] = [numbers.get(tag, NOT_TRAINED) for tag in tags]
-        return {kind: torch.from_numpy(array) for kind, array in targets.items()}
+        gold = self.gold(examples)
+        return {kind: tag_numbers([one[kind] for one in gold], [*self.tag_counts], NOT_TRAINED) for kind in self.kinds}
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """A linear classifier for each kind of tags."""
@@ -217,8 +199,9 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
         """The tags of each sentence, and those drawn for its words."""
         found = [{TAGS: list(example.tags)} for example in examples]
         if self.settings.control:
+            drawn = _drawn_tags(tuple(self.labels), self.settings.draw)
             for gold, example in zip(found, examples, strict=True):
-                gold[CONTROL] = [self.drawn.of(word) for word in example.words]
+                gold[CONTROL] = [drawn.of(word) for word in example.words]
         return found
 
     def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[Mapping[str, Sequence[str]]]) -> Scores:
@@ -236,6 +219,16 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
         by_tag = {tag: {"accuracy": 100 * right[tag] / count, "gold": count} for tag, count in sorted(golden.items())}
         values = {name: metric.of_examples(counts) for name, metric in METRICS.items()}
         return Scores({name: value for name, value in values.items() if value is not None}, {"tags": by_tag}, counts)
+
+
+def _tag_counts(labels: Sequence[str]) -> dict[str, int]:
+    pairs = [label.split(maxsplit=1) for label in labels]
+    return {tag: int(count) for count, tag in pairs}
+
+
+@lru_cache(maxsize=1)
+def _drawn_tags(labels: tuple[str, ...], draw: int) -> DrawnTags:
+    return DrawnTags(_tag_counts(labels), draw)
 
 
 def _check_tag(tag: str) -> None:

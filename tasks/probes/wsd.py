@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Metric, Ratio
-from tasks.batch import Batch, FeatureBatch, Sentence, Split
+from tasks.batch import Batch, FeatureBatch, Split
 from tasks.data.raw_text import span_fields
 from tasks.metrics import Scores
 from tasks.probes.wsd_data import PARTS_OF_SPEECH, WORDNET, SenseSentence, entry_of, read_first_senses, read_sentences
-from tasks.task import Head, PlainReader, Task
+from tasks.task import Head, NoSettings, Task
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
 ANSWERS = ("nearest", "first")
@@ -137,7 +137,7 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
     settings_type = WsdSettings
     places = ("input",)
 
-    def __init__(self, settings: WsdSettings, reader: PlainReader) -> None:
+    def __init__(self, settings: WsdSettings, reader: NoSettings) -> None:
         super().__init__(settings, reader)
         self.first_senses: Mapping[str, str] = {}  # of WordNet, if its file is among those of training
         self.lexicon: Mapping[str, Sequence[str]] = {}  # the senses of each entry in training, the most frequent first
@@ -184,10 +184,6 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         self.lexicon = {entry: sorted(own, key=lambda sense: (-own[sense], sense)) for entry, own in counts.items()}
         self._entries = {entry: number for number, entry in enumerate(self.lexicon)}
         self._senses = {sense: number for number, sense in enumerate(chain.from_iterable(self.lexicon.values()))}
-
-    def texts(self, example: SenseSentence) -> tuple[Sentence, ...]:
-        """The sentence."""
-        return (example.words,)
 
     def targets(self, examples: Sequence[SenseSentence]) -> dict[str, Tensor]:
         """Numbers for the memory.

@@ -265,10 +265,8 @@ def _task_class(target: object) -> type[Task[Any, Any]]:
     """Imports the class that a task's YAML names."""
     found = checks.importable("task._target_", target)
     if not (isinstance(found, type) and issubclass(found, Task)):
-        raise InputError(
-            f"task._target_: expected the class of a task such as tasks.ner.task.Ner, found {excerpt(target)}"
-        )
-    attributes = [name for name in ("name", "metric", "recipe", "settings_type") if not hasattr(found, name)]
+        raise InputError(f"task._target_: expected the class of a task such as tasks.ner.Ner, found {excerpt(target)}")
+    attributes = [name for name in ("name", "metric", "recipe") if not hasattr(found, name)]
     if missing := [*attributes, *(f"{name}()" for name in sorted(found.__abstractmethods__))]:
         raise InputError(
             f"task._target_: expected {target} to define all that a task needs, found no {' and no '.join(missing)}. "

@@ -291,10 +291,10 @@ def train_and_test(
 
     train, dev = load("train"), load("dev")
     task.learn_labels(train)
-    if config.keep_weights and _forgets_labels(type(task)):
+    if config.keep_weights and type(task).learn_labels is not Task.learn_labels and "labels" not in vars(task):
         raise InputError(
-            f"keep_weights=true: expected learned_labels() of task={task.name}, which has learn_labels(), found none. "
-            "Return the labels there, and set them in use_labels(): a saved model needs them"
+            f"keep_weights=true: expected learn_labels() of task={task.name} to set self.labels, found none. "
+            "Keep there what it learns, as a list of texts: a saved model needs it"
         )
     features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
     features.check_fingerprint(plan.parts)
@@ -387,11 +387,6 @@ def _test_further(
         for kind, table in tables.items()
     ]
     reporter.say(f"also {name}: {task.metric} {scores.values[task.metric]:.2f}{''.join(shown)}")
-
-
-def _forgets_labels(kind: type[Task[Any, Any]]) -> bool:
-    """Whether a task learns labels and has no method that returns them for a saved model."""
-    return kind.learn_labels is not Task.learn_labels and kind.learned_labels is Task.learned_labels
 
 
 def _few_steps(trainer: Trainer, train: list[Any]) -> str | None:

@@ -48,7 +48,7 @@ def save_weights(path: Path, model: TaskModel, config: RunConfig, inputs: Mappin
         "features": features_fingerprint(features),
         "inputs": dict(inputs or {}),
         "words": list(model.features.training_words),
-        "labels": config.task.learned_labels(),
+        "labels": list(config.task.labels),
         "trained": {name: value.detach().cpu() for name, value in model.kept().items()},
     }
     write_tensors(path, saved)
@@ -118,7 +118,7 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     changed = [str(name) for name, value in saved["features"].items() if value != here.get(name)]
     if changed:
         raise InputError(f"{path}: {', '.join(changed)} differ from those that the model was trained with")
-    config.task.use_labels(saved["labels"])
+    config.task.labels = saved["labels"] or config.task.labels
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
     features.check_fingerprint(here)
     model = TaskModel.start(config.task, features, config.seed)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from results.records.metric import Grouping, mean_of
 from tasks.batch import Sentence, Split
-from tasks.metrics import Scores
+from tasks.metrics import Scores, add_units
 from tasks.squad.data import SquadExample, SquadReader, raw_question, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.squad.scoring import answer_scores
@@ -138,10 +138,7 @@ class Squad(Task[SquadExample, SquadSettings]):
         """F1 and exact match of the predicted spans' text against all gold answers, and each question's article."""
         guesses = [answer_text(example, span) for example, span in zip(examples, predictions, strict=True)]
         scores = answer_scores([example.answers for example in examples], guesses)
-        numbers: dict[str, int] = {}
-        for example, own in zip(examples, scores.examples, strict=True):
-            own["article"] = numbers.setdefault(example.passage.title, len(numbers))
-        return scores
+        return add_units(scores, "article", [example.passage.title for example in examples])
 
 
 def question_word(question: Sentence) -> str:

@@ -9,18 +9,18 @@ from hydra.errors import ConfigCompositionException
 
 import tasks
 from elmo.common.progress import Reporter
-from tasks.classify.data import TableReader, read_table
+from tasks.classify import TableReader, read_table
 from tasks.coref.data import read_coref
 from tasks.data.datasets import DataSource
 from tasks.data.raw_text import raw_items
-from tasks.ner.data import ColumnReader, read_columns
+from tasks.ner import ColumnReader, read_columns
 from tasks.probes.wsd_data import read_first_senses, read_sentences
 from tasks.running.dataset_file import read_dataset
 from tasks.running.saved_model import load_weights, save_weights
-from tasks.snli.data import PairReader, read_pairs
+from tasks.snli import PairReader, read_pairs
 from tasks.squad.data import SquadReader, read_squad
-from tasks.srl.data import read_frames
-from tasks.sst5.data import TreeReader, read_trees
+from tasks.srl import read_frames
+from tasks.sst5 import TreeReader, read_trees
 from tasks.training.trainer import Trainer, TrainerConfig
 from tests.fuzz.reading import Reader
 from tests.tasks.making import WORDS, model_of, run_of

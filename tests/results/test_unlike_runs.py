@@ -49,7 +49,7 @@ def change(tmp_path):
 def config(features, lr=0.001, **trainer):
     elmo = {"weights": "small", "l2": 0.1} if features != "glove" else None
     parts = {"name": features, "words": {"vectors": "glove-6b-50d", "dim": 50}, "elmo": elmo}
-    return {"task": {"_target_": "tasks.ner.task.Ner"}, "features": parts, "trainer": {"lr": lr, **trainer}}
+    return {"task": {"_target_": "tasks.ner.Ner"}, "features": parts, "trainer": {"lr": lr, **trainer}}
 
 
 @pytest.fixture(autouse=True)

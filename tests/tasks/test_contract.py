@@ -330,14 +330,26 @@ def test_mistakes_are_explained_with_the_keys_of_a_users_task(topics, command, t
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("def gold(", "def golden(", "expected topics.task.Topics to define all that a task needs, found no gold()."),
-        (", recipe = ", ", recipes = ", "found no recipe. See tasks.task.Task"),
-        ("(example.words,)", "example.words", "texts of Topics: expected a tuple of sentences, each a tuple of words"),
-        ("(dim=-1).tolist()]", "(dim=-1).tolist()[1:]]", "of the 4 examples of a batch, found 3"),
+        (
+            "def build_head(",
+            "def build(",
+            "expected topics.task.Topics to define all that a task needs, found no build_head().",
+        ),
+        (", recipe, ", ", recipes, ", "found no recipe. See tasks.task.Task"),
+        (
+            "    def build_head(",
+            "    def texts(self, example):\n        return example.words\n\n    def build_head(",
+            "texts of Topics: expected a tuple of sentences, each a tuple of words",
+        ),
+        (
+            "    def logits(",
+            "    def choose(self, logits):\n        return super().choose(logits[1:])\n\n    def logits(",
+            "of the 4 examples of a batch, found 3",
+        ),
         ('f"{path.name}:{number}"', "number", "examples of Topics: expected a text as the id of each, found 1. "),
         (
-            "    def gold(",
-            "    def notes(self, examples):\n        return {'words': {'all': {1, 2}}}\n\n    def gold(",
+            "    def build_head(",
+            "    def notes(self, examples):\n        return {'words': {'all': {1, 2}}}\n\n    def build_head(",
             "counts() and notes() of task=topics: words.all: expected text, a number, a list or a mapping, found set",
         ),
     ],
@@ -366,9 +378,11 @@ def test_a_saved_model_of_a_users_task_needs_its_folder_and_its_labels(topics, c
     model = load_model(weights.parent, config_dir=tmp_path / "conf")
     examples = model.read(tmp_path / "data" / "topics" / "test.txt")
     assert model.decode(examples) == ["sport", "money", "sport", "money"]
-    status, _, err = command(*topics("def learned_labels", "def labels_there"), "keep_weights=true", "seed=2")
+    fixed = "    def learn_labels(self, train):\n        Topics.labels = ['money', 'sport']\n\n"
+    words = topics("    def build_head(", f"{fixed}    def build_head(")
+    status, _, err = command(*words, "keep_weights=true", "seed=2")
     assert status == 1
-    assert "keep_weights=true: expected learned_labels() of task=topics, which has learn_labels(), found none" in err
+    assert "keep_weights=true: expected learn_labels() of task=topics to set self.labels, found none" in err
     assert "epoch 1" not in err
 
 
@@ -386,15 +400,16 @@ def test_numbers_of_numpy_in_all_that_a_task_returns(topics, command, tmp_path):
     def gold_fields(self, example):
         return {"number": self.labels.index(example.label)}
 
-    def gold("""
-    words = topics("    def gold(", facts)
+    def build_head("""
+    words = topics("    def build_head(", facts)
     code = tmp_path / "topics" / "task.py"
     code.write_text(code.read_text().replace("import torch\n", "import numpy as np\nimport torch\n", 1))
     status, _, err = command(*words)
     assert status == 0, err
     (path,) = (tmp_path / "runs").rglob("record.json")
     record = read_record(path)
-    assert record.data["train"] == {"examples": 4, "mean": 0.5, "lengths": {"3": [0, 1]}, "warnings": []}
+    few = ["train: labels with fewer than 5 examples: 'money' (2), 'sport' (2)"]
+    assert record.data["train"] == {"examples": 4, "mean": 0.5, "lengths": {"3": [0, 1]}, "warnings": few}
     predictions = read_predictions(path.with_name(PREDICTIONS_NAME), record.fingerprint)
     assert (
         [item.predicted["number"] for item in predictions]

@@ -21,9 +21,10 @@ from results.records.record import read_record
 from tasks.batch import Batch
 from tasks.features.token_features import TokenFeatures
 from tasks.metrics import Scores
+from tasks.task import NoSettings
 from tasks.training.trainer import TaskModel
 from tests.tasks.making import features_config
-from tests.tasks.toy_tasks import Document, Documents, Neighbours, NoSettings
+from tests.tasks.toy_tasks import Document, Documents, Neighbours
 
 WORDS = {"good": ("sun", "sings", "bright"), "bad": ("rain", "weeps", "dark")}
 ALL = (*WORDS["good"], *WORDS["bad"])

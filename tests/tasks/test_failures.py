@@ -14,7 +14,7 @@ import torch
 import tasks.run
 from results.records.record import read_record
 from results.records.run_lock import LOCK_NAME, run_lock
-from tasks.ner.head import BiLstmCrf
+from tasks.ner import BiLstmCrf
 from tasks.run import _explain_failure
 from tasks.training.trainer import Trainer
 from tests.elmo.common.waiting import wait_for
@@ -131,7 +131,7 @@ class TestFailure:
         assert read_record(path_of(tmp_path)).error.type == "OutOfMemory"
 
     def test_scorers_that_disagree_on_test(self, place, command, tmp_path, monkeypatch):
-        monkeypatch.setattr("tasks.ner.task.seqeval_scores", lambda *_: {"f1": -1.0})
+        monkeypatch.setattr("tasks.ner.seqeval_scores", lambda *_: {"f1": -1.0})
         code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=1"))
         assert code == 1
         assert "tasks.run: test f1: expected the same value from seqeval and from tasks.metrics, found -1.0" in err

@@ -14,7 +14,7 @@ import pytest
 from results.analysis.names import load_names, old_recipe
 from results.records.identity import RECORD_NAME
 from results.records.record import read_record
-from tasks.ner.task import Ner
+from tasks.ner import Ner
 from tasks.running.schema import group_options
 from tests.tasks import pinned_defaults
 from tests.tasks.running import published_fingerprints
@@ -47,8 +47,8 @@ def move_the_tasks_module(root):
     (root / "tasks" / "ner" / "task.py").rename(root / "tasks" / "ner" / "elsewhere.py")
     for path in [*root.rglob("*.py"), *root.rglob("*.yaml")]:
         text = path.read_text(encoding="utf-8")
-        if "tasks.ner.task" in text:
-            path.write_text(text.replace("tasks.ner.task", "tasks.ner.elsewhere"), encoding="utf-8")
+        if "tasks.ner" in text:
+            path.write_text(text.replace("tasks.ner", "tasks.elsewhere"), encoding="utf-8")
 
 
 def edited(root, name, before, after):

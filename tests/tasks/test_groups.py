@@ -16,18 +16,12 @@ from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.data.tag_schemes import Span
 from tasks.groups import correct_in, main
-from tasks.ner.data import ColumnReader, NerExample
-from tasks.ner.head import NerSettings
-from tasks.ner.task import Ner
+from tasks.ner import ColumnReader, Ner, NerExample, NerSettings
 from tasks.running import config
-from tasks.snli.data import PairExample, PairReader
-from tasks.snli.head import EsimSettings
-from tasks.snli.task import NO_PREMISE, Snli
+from tasks.snli import NO_PREMISE, EsimSettings, PairExample, PairReader, Snli
 from tasks.squad.task import question_word
-from tasks.srl.data import SrlExample
-from tasks.srl.head import SrlSettings
-from tasks.srl.task import Srl
-from tasks.task import PlainReader
+from tasks.srl import Srl, SrlExample, SrlSettings
+from tasks.task import NoSettings
 from tests.results.making import make_record, save
 
 SNLI = {split: [f"snli/{split}.jsonl"] for split in SPLITS}
@@ -59,7 +53,7 @@ def test_entities_are_seen_if_their_words_are_an_entity_of_training():
 def test_predicates_have_a_kind_and_sentences_without_one_have_none():
     words = ("It", "ran", "home")
     examples = [SrlExample("a", words, 1, pos) for pos in ("VBD", "NN", "JJ", "IN")] + [SrlExample("b", words)]
-    groups = Srl(SrlSettings(), PlainReader()).groups(examples, [])
+    groups = Srl(SrlSettings(), NoSettings()).groups(examples, [])
     assert groups["predicate"] == Grouping(["verbal", "nominal", "adjectival", "other"], [0, 1, 2, 3, None])
     assert groups["length"].of == [0, 0, 0, 0, None]
 

@@ -175,7 +175,8 @@ class TestClassScores:
     def test_against_scikit_learn(self, seed):
         draw = random.Random(seed)
         gold, predicted = ([draw.choice([0, 0, 1, 2]) for _ in range(50)] for _ in range(2))
-        scores = class_scores(gold, predicted, ["no", "maybe", "yes", "never met"])
+        names = ["no", "maybe", "yes", "never met"]
+        scores = class_scores(*([names[number] for number in numbers] for numbers in (gold, predicted)), names)
         assert scores.values["accuracy"] == pytest.approx(2 * sum(map(int.__eq__, gold, predicted)))
         assert scores.details["confusion"]["gold_by_predicted"] == (
             confusion_matrix(gold, predicted, labels=range(4)).tolist()
@@ -186,7 +187,7 @@ class TestClassScores:
             assert scores.details["labels"][name] == pytest.approx(expected)
 
     def test_an_example_is_right_or_wrong(self):
-        assert class_scores([0, 1, 1], [0, 0, 1], ["no", "yes"]).examples == [
+        assert class_scores(["no", "yes", "yes"], ["no", "no", "yes"], ["no", "yes"]).examples == [
             {"correct": 1},
             {"correct": 0},
             {"correct": 1},

@@ -21,7 +21,7 @@ from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from results.table import main as table
 from tasks.data.datasets import DataSource
-from tasks.ner.task import Ner
+from tasks.ner import Ner
 from tasks.training.peak_memory import PROCESS, peak_mb
 from tasks.training.trainer import Trainer
 from tests.elmo.common.waiting import wait_for

@@ -6,16 +6,11 @@ import torch
 from torch import nn
 
 from elmo.common.files import utf8_lines
+from tasks import Classifier, Head, Task
 from tasks.metrics import class_scores
 from tasks.modules.layers import masked_mean
-from tasks.task import Classifier, Head, Task
 
 LABELS = ("bad", "good")
-
-
-@dataclass
-class NoSettings:
-    """A task without settings."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +26,7 @@ class SumOfSentences(Classifier):
     """Scores each sentence; the scores of a document are the sums of its sentences' scores."""
 
     def __init__(self, input_dim):
-        super().__init__()
+        super().__init__(LABELS)
         self.scores = nn.Linear(input_dim, len(LABELS))
 
     def logits(self, features, batch):
@@ -39,18 +34,11 @@ class SumOfSentences(Classifier):
         by_sentence = self.scores(masked_mean(text.input, text.mask))  # (sentences, labels)
         return by_sentence.new_zeros(len(batch.ids), len(LABELS)).index_add(0, batch.owners[0], by_sentence)
 
-    def loss(self, features, batch):
-        return nn.functional.cross_entropy(self.logits(features, batch), batch.targets["label"])
-
-    def choose(self, logits):
-        return [LABELS[number] for number in logits.argmax(dim=-1).tolist()]
-
 
 class Documents(Task):
     """Reads a file of documents: a label, then a sentence a line, then a blank line."""
 
     name, metric, recipe = "toy_documents", "accuracy", 1
-    settings_type = reader_type = NoSettings
     documents = True
     places = ("input",)
 
@@ -74,8 +62,7 @@ class Documents(Task):
         return [example.label for example in examples]
 
     def score(self, examples, predictions):
-        right, guessed = ([LABELS.index(label) for label in labels] for labels in (self.gold(examples), predictions))
-        return class_scores(right, guessed, LABELS)
+        return class_scores(self.gold(examples), predictions, LABELS)
 
 
 class Memory(Head):

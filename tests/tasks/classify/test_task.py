@@ -6,8 +6,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.batch import SPLITS
-from tasks.classify.data import TableReader, TextExample, read_rows, read_table
-from tasks.classify.task import Classify
+from tasks.classify import Classify, LabelledText, TableReader, read_rows, read_table
 from tasks.modules.biattentive import BcnSettings
 from tests.tasks.making import DRAWN_WORDS
 from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 (the tests that run here, too)
@@ -88,15 +87,15 @@ class TestReading:
 
 def test_a_label_that_is_not_in_training_counts_as_wrong():
     task = Classify(BcnSettings(), TableReader())
-    examples = [TextExample(str(number), ("a",), label) for number, label in enumerate(["b", "a", "new"])]
+    examples = [LabelledText(str(number), ("a",), label) for number, label in enumerate(["b", "a", "new"])]
     task.learn_labels(examples[:2])
     assert task.labels == ["a", "b"]
     assert task.targets(examples)["label"].tolist() == [1, 0, 0]
-    scores = task.score(examples, [1, 0, 0])
+    scores = task.score(examples, ["b", "a", "a"])
     assert scores.values["accuracy"] == pytest.approx(200 / 3)
     assert scores.details["labels"]["new"]["recall"] == 0
     assert [task.gold_fields(example) for example in examples] == [{"label": "b"}, {"label": "a"}, {"label": "new"}]
-    with pytest.raises(InputError, match=r"expected at least two labels in training, found b\. Is data\.reader\.lab"):
+    with pytest.raises(InputError, match=r"expected at least two labels in training, found b\. Does data\.reader"):
         task.learn_labels(examples[:1])
 
 

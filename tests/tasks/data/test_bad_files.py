@@ -5,11 +5,11 @@ import json
 import pytest
 
 from elmo.common.errors import InputError, excerpt
-from tasks.ner.data import ColumnReader, read_columns
-from tasks.snli.data import PairReader, read_pairs
+from tasks.ner import ColumnReader, read_columns
+from tasks.snli import PairReader, read_pairs
 from tasks.squad.data import SquadReader, read_squad
-from tasks.srl.data import read_frames
-from tasks.sst5.data import TreeReader, read_trees
+from tasks.srl import read_frames
+from tasks.sst5 import TreeReader, read_trees
 
 LONG = "x" * 2_000_000
 DEEP = "[" * 100_000 + "]" * 100_000

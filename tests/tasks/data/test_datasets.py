@@ -9,9 +9,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.data.datasets import DataConfig, DataSource, HubConfig, common_labels
-from tasks.ner.data import ColumnReader
-from tasks.ner.head import NerSettings
-from tasks.ner.task import Ner
+from tasks.ner import ColumnReader, Ner, NerSettings
 from tests.tasks.making import run_of
 
 TRAIN = "EU B-ORG\nrejects O\nGerman B-MISC\ncalls O\n\nPeter B-PER\nBlackburn I-PER\n\nYes O\n"

@@ -6,19 +6,16 @@ import pytest
 
 import results.table
 from results.records.record import read_record
-from tasks.classify.data import TableReader, TextExample
-from tasks.classify.task import Classify
+from tasks.classify import Classify, LabelledText, TableReader
 from tasks.modules.biattentive import BcnSettings
-from tasks.snli.data import PairExample, PairReader
-from tasks.snli.head import EsimSettings
-from tasks.snli.task import Snli
+from tasks.snli import EsimSettings, PairExample, PairReader, Snli
 from tests.tasks.making import looks_at
 
 CLASSIFY = Classify(BcnSettings(), TableReader())
 
 
 def texts(*pairs):
-    return [TextExample(str(number), tuple(text.split()), label) for number, (text, label) in enumerate(pairs)]
+    return [LabelledText(str(number), tuple(text.split()), label) for number, (text, label) in enumerate(pairs)]
 
 
 def looked(train, dev, test):

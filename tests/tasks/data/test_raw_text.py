@@ -5,11 +5,16 @@ import pytest
 from tasks.coref.data import raw_document
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.raw_text import fields_of_line, span_fields, tag_columns
-from tasks.ner.data import raw_sentence
-from tasks.snli.data import raw_pair
+from tasks.modules.biattentive import BcnSettings
+from tasks.ner import ColumnReader, Ner, NerSettings
+from tasks.snli import EsimSettings, PairReader, Snli
 from tasks.squad.data import raw_question
-from tasks.srl.data import raw_predicate
-from tasks.sst5.data import raw_phrase
+from tasks.srl import raw_predicate
+from tasks.sst5 import Sst5, TreeReader
+
+raw_sentence = Ner(NerSettings(), ColumnReader()).from_raw
+raw_phrase = Sst5(BcnSettings(), TreeReader()).from_raw
+raw_pair = Snli(EsimSettings(), PairReader()).from_raw
 
 
 def test_a_line_has_as_many_texts_as_the_task_reads():
@@ -50,7 +55,7 @@ def test_other_tasks():
     assert raw_phrase("1", {"text": "It isn't well-made."}).words == ("It", "is", "n't", "well-made", ".")
     pair = raw_pair("1", {"sentence1": "A man sleeps.", "sentence2": "Nobody's awake"})
     assert (pair.premise, pair.hypothesis) == (("A", "man", "sleeps", "."), ("Nobody", "'s", "awake"))
-    assert pair.label is None
+    assert pair.label == ""
     asked = raw_question("1", {"context": "It sank in 1990-91.", "question": "When?"})
     assert (asked.passage.tokens.words[-4:], asked.question) == (("1990", "-", "91", "."), ("When", "?"))
     document = raw_document("1", {"text": "Ada left. She came back."})

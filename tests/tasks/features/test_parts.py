@@ -15,7 +15,7 @@ from results.records.environment import describe_environment
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
-from tasks.ner.task import Ner
+from tasks.ner import Ner
 from tasks.running.config import recorded_config
 from tasks.running.experiment import RunOutcome, run, train_and_test
 from tasks.running.plan import RunPlan

@@ -11,7 +11,7 @@ from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.features.words import CharacterCnn, CharactersConfig, WordsConfig
 from tasks.modules.layers import BiRnn
 from tasks.modules.seeding import drawing_from, initialise, named_seed
-from tasks.ner.head import BiLstmCrf, NerSettings
+from tasks.ner import BiLstmCrf, NerSettings
 from tests.tasks.making import features_config, words_only
 
 TRAIN = [("The", "cat", "sat", "."), ("Dogs", "bark", "!"), ("I", "am", "unheard", "of")]

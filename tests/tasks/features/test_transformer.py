@@ -13,7 +13,7 @@ from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tasks.features.frozen_layers import TransformerConfig
 from tasks.features.token_features import TokenFeatures
-from tasks.ner.task import Ner
+from tasks.ner import Ner
 from tasks.running.experiment import WEIGHTS_NAME
 from tasks.running.saved_model import load_weights
 from tests.elmo.sources import tiny_transformers

@@ -87,7 +87,7 @@ def neighbours(train, test):
     seen = [Counter(), Counter()]
     for example in train:
         for labels, (start, end) in zip(seen, around(example), strict=True):
-            labels.update(label for label, *place in example.arguments if place == [start, end])
+            labels.update(label for label, *place in example.spans if place == [start, end])
     usual = [labels.most_common(1)[0][0] for labels in seen]
     predicted = [
         [Span(label, start, end) for label, (start, end) in zip(usual, around(example), strict=True) if start < end]
@@ -100,7 +100,7 @@ def neighbours(train, test):
 
 def around(example):
     """Start and end of the words before a predicate, and of those after it, without punctuation in between."""
-    ((_, start, end),) = (span for span in example.arguments if span.label == "V")
+    ((_, start, end),) = (span for span in example.spans if span.label == "V")
     first, last = start, end
     while first > 0 and is_word(example.words[first - 1]):
         first -= 1

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED
-from tasks.srl.scoring import counted_arguments, kind_of
-from tasks.sst5 import data as sst5
+from tasks.srl import counted_arguments, kind_of
 from tests.tasks.making import run_of
 
 # Where an example has its texts, by what they are.
@@ -183,15 +182,13 @@ def labels_of(task, examples):
     """Every occurrence of a label: classes, or entities by type. SQuAD has no labels, and SRL's are in `shares`."""
     if task == "ner":
         return [span.label for example in examples for span in example.spans]
-    if task == "sst5":
-        return [sst5.LABELS[example.label] for example in examples]
-    return [example.label for example in examples] if task == "snli" else []
+    return [example.label for example in examples] if task in ("sst5", "snli") else []
 
 
 def shares(examples):
     """How many predicates of SRL are verbs, nouns and adjectives, and which part of their arguments has which label."""
     kinds = Counter(kind_of(example.pos) for example in examples if example.predicate is not None)
-    labels = Counter(argument.label for example in examples for argument in counted_arguments(example.arguments))
+    labels = Counter(argument.label for example in examples for argument in counted_arguments(example.spans))
     groups = Counter()
     for label, count in labels.items():
         groups[re.match("ARG[0-4]|ARGM|R-|", label)[0]] += count

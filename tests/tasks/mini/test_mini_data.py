@@ -12,15 +12,14 @@ from statistics import mean
 import pytest
 
 from elmo.common.files import read_json
+from tasks import snli, sst5
 from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED, DataSource
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.tag_schemes import iob2
-from tasks.ner.data import ColumnReader, read_columns
-from tasks.snli import data as snli
+from tasks.ner import ColumnReader, read_columns
 from tasks.squad.scoring import answer_scores
-from tasks.srl.scoring import kind_of
-from tasks.sst5 import data as sst5
+from tasks.srl import kind_of
 from tests.tasks.making import looks_at, run_of
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import (
@@ -124,15 +123,15 @@ class TestFormat:
     @EVERY_SPLIT
     def test_each_predicate_has_one_v_and_whole_phrases_of_known_roles(self, split):
         for example in examples_of("srl")[split]:
-            labels = [span.label for span in example.arguments]
-            assert [span.start for span in example.arguments if span.label == "V"] == [example.predicate], example
+            labels = [span.label for span in example.spans]
+            assert [span.start for span in example.spans if span.label == "V"] == [example.predicate], example
             assert kind_of(example.pos) in ("verbal", "nominal", "adjectival"), example
             assert all(ROLE.fullmatch(label) for label in labels), example
             # A pronoun has an antecedent and a second part a first; no core role occurs twice.
             assert {label[2:] for label in labels if label[:2] in ("R-", "C-")} <= set(labels), example
             core = [label for label in labels if re.fullmatch("ARG[0-4]", label)]
             assert len(core) == len(set(core)), example
-            for _, start, end in example.arguments:
+            for _, start, end in example.spans:
                 assert chance.is_word(example.words[start]), example
                 assert chance.is_word(example.words[end - 1]) or example.words[end - 1] == "'", example
 
@@ -276,14 +275,14 @@ class TestAgreement:
         path = SHIPPED / "srl" / "second_reading.txt"
         again = read("srl", path, "test")
         gold = {(example.words, example.predicate): example for example in examples_of("srl")["test"]}
-        tags = [iob2(example.arguments, len(example.words)) for example in again]
+        tags = [iob2(example.spans, len(example.words)) for example in again]
         f1 = config_of("srl").task.score([gold[e.words, e.predicate] for e in again], tags).values["f1"]
         sentences = len({example.words for example in again})
         self.assert_stated("srl", f"{sentences} sentences, {len(again)} predicates: argument F1 {f1:.1f}.")
 
     def test_sst5(self):
         labels, examples = self.second_reading("sst5", lambda example: example.id.rpartition(":")[2])
-        gold, again = [example.label for example in examples], list(map(int, labels))
+        gold, again = [sst5.LABELS.index(example.label) for example in examples], list(map(int, labels))
         steps = [abs(a - b) for a, b in zip(gold, again, strict=True)]
         same, close = (100 * mean(step <= most for step in steps) for most in (0, 1))
         line = f"same label {same:.1f} %, within one step {close:.1f} %, kappa {kappa(gold, again):.2f}."

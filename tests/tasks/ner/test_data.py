@@ -7,9 +7,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.data.tag_schemes import Span
-from tasks.ner.data import ColumnReader, NerExample, read_columns
-from tasks.ner.head import NerSettings
-from tasks.ner.task import Ner
+from tasks.ner import ColumnReader, Ner, NerExample, NerSettings, read_columns
 from tests.tasks.data.test_tag_schemes import random_spans
 
 TWO_SENTENCES = "EU I-ORG\nrejects O\n\nPeter I-PER\nBlackburn I-PER\n"

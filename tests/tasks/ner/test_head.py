@@ -7,7 +7,7 @@ import torch
 from torchcrf import CRF
 
 from tasks.batch import Batch, FeatureBatch
-from tasks.ner.head import BiLstmCrf, NerSettings
+from tasks.ner import BiLstmCrf, NerSettings
 
 LENGTHS = torch.tensor([4, 2])
 MASK = torch.arange(4) < LENGTHS[:, None]

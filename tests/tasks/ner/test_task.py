@@ -7,9 +7,7 @@ from seqeval.metrics import sequence_labeling
 
 from tasks.data.tag_schemes import Span, bioes
 from tasks.metrics import ScorersDisagree
-from tasks.ner.data import ColumnReader, NerExample
-from tasks.ner.head import NerSettings
-from tasks.ner.task import Ner
+from tasks.ner import ColumnReader, Ner, NerExample, NerSettings
 from tests.tasks.data.test_tag_schemes import ALL_TAGS, random_spans
 
 TASK = Ner(NerSettings(), ColumnReader())

@@ -15,7 +15,7 @@ from results.records.record import read_record
 from tasks.batch import FeatureBatch
 from tasks.probes.wsd import WsdProbe, WsdSettings
 from tasks.probes.wsd_data import SenseInstance, SenseSentence
-from tasks.task import PlainReader
+from tasks.task import NoSettings
 from tests.tasks.making import DRAWN_WORDS
 
 MONEY, SLOPE, FALL = "bank%1:14:00::", "bank%1:17:01::", "fall%2:38:00::"
@@ -31,7 +31,7 @@ def sentence(name, words, *instances, source="semcor"):
 
 
 def probe(answer="nearest"):
-    return WsdProbe(WsdSettings(answer), PlainReader())
+    return WsdProbe(WsdSettings(answer), NoSettings())
 
 
 def features_of(examples, vectors):

@@ -7,7 +7,7 @@ import pytest
 from elmo.common.errors import InputError
 from tasks.probes.wsd import WsdProbe, WsdSettings
 from tasks.probes.wsd_data import SenseInstance, entry_of, read_first_senses, read_sentences
-from tasks.task import PlainReader
+from tasks.task import NoSettings
 
 BANK, SLOPE, TAKE_PLACE = "bank%1:14:00::", "bank%1:17:01::", "take_place%2:30:00::"
 XML = """<?xml version="1.0" encoding="UTF-8" ?>
@@ -67,7 +67,7 @@ def test_wordnet_has_one_first_sense_for_each_lemma_and_part_of_speech(tmp_path)
     path.write_text("\n".join([*lines, "big%3:00:01:: 01382086 1 107", "big%5:00:00:large:02 01387319 2 1"]) + "\n")
     first = {"bank%1": SLOPE, "bank%2": "bank%2:38:03::", "big%3": "big%3:00:01::"}
     assert read_first_senses(path) == first
-    task = WsdProbe(WsdSettings(), PlainReader())
+    task = WsdProbe(WsdSettings(), NoSettings())
     assert task.read(path, "train") == []
     assert task.first_senses == first
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from results.records.record import read_record
-from tasks.ner.task import Ner
+from tasks.ner import Ner
 from tests.tasks.user import arguments, path_of
 
 pytestmark = pytest.mark.integration
@@ -33,9 +33,9 @@ pytestmark = pytest.mark.integration
         ("seed=${seed}", "seed: Recursive interpolation detected"),
         ("data_dir=${oc.env:NOPE}", "data_dir: expected the environment variable NOPE, found none. Set it: "),
         ("features.words.vectors=${oc.env:NOPE}", "features.words.vectors: expected the environment variable NOPE, "),
-        ("task._target_=nope", "task._target_: expected the class of a task such as tasks.ner.task.Ner, found 'nope'"),
+        ("task._target_=nope", "task._target_: expected the class of a task such as tasks.ner.Ner, found 'nope'"),
         ("task._target_=os.system", "task._target_: expected the class of a task"),
-        ("task._target_=tasks.ner.data.NerExample", "task._target_: expected the class of a task"),
+        ("task._target_=tasks.ner.NerExample", "task._target_: expected the class of a task"),
         ("task._target_=tasks.nope.Task", "task._target_: 'tasks.nope.Task' cannot be imported: No module named"),
         ("~task._target_", "task._target_: expected the class of a task"),
         ("seed=-1", "seed: expected at least 0, found -1"),

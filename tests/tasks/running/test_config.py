@@ -16,7 +16,7 @@ from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.modules.biattentive import BcnSettings
-from tasks.ner.head import NerSettings
+from tasks.ner import NerSettings
 from tasks.running.config import own_settings, run_config, typed_config
 from tasks.running.schema import compose_config
 from tasks.squad.head import SquadSettings

@@ -10,7 +10,7 @@ from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAM
 from results.records.record import read_record
 from results.table import main as table
 from tasks.data.datasets import SHIPPED
-from tasks.ner.task import Ner
+from tasks.ner import Ner
 from tasks.run import run
 from tasks.running.config import typed_config
 from tests.tasks.making import WORDS

@@ -20,10 +20,10 @@ from tasks.data.tag_schemes import bioes, spans_of
 from tasks.running import predict
 from tasks.running.predict import load_model, main
 from tasks.squad.scoring import answer_scores
-from tasks.sst5.data import LABELS
-from tasks.sst5.head import Sentiment
+from tasks.sst5 import Sentiment
+from tasks.task import NoSettings
 from tests.tasks.making import WORDS, arm_of, keep, model_of, run_of
-from tests.tasks.toy_tasks import Document, Neighbours, NoSettings
+from tests.tasks.toy_tasks import Document, Neighbours
 
 TEST_FILES = {
     **{"ner": "test.txt", "sst5": "test.txt", "snli": "test.jsonl", "squad": "test.json"},
@@ -39,7 +39,7 @@ def as_scored(task, said):
         return said["tags"]
     if task == "coref":
         return tuple(tuple((mention["start"], mention["end"]) for mention in own) for own in said["chains"])
-    return Sentiment(LABELS.index(said["label"]), False) if task == "sst5" else said["label"]
+    return Sentiment(said["label"], False) if task == "sst5" else said["label"]
 
 
 @pytest.mark.integration

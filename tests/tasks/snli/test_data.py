@@ -9,9 +9,7 @@ from results.analysis.paper_scores import load_paper
 from results.experiments.experiment_file import load_experiment
 from tasks.data.datasets import DataSource, HubConfig, _drawn
 from tasks.running.config import typed_config
-from tasks.snli.data import LABELS, PairReader, read_pairs, read_rows
-from tasks.snli.head import EsimSettings
-from tasks.snli.task import Snli
+from tasks.snli import LABELS, EsimSettings, PairReader, Snli, read_pairs, read_rows
 from tests.tasks.making import run_of
 
 PAIR = {

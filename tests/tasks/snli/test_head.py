@@ -9,9 +9,7 @@ from torch import nn
 
 from tasks.batch import Batch, FeatureBatch
 from tasks.modules.seeding import initialise
-from tasks.snli.data import LABELS, PairReader
-from tasks.snli.head import Esim, EsimSettings, align, enhance
-from tasks.snli.task import Snli
+from tasks.snli import LABELS, Esim, EsimSettings, PairReader, Snli, align, enhance
 from tests.tasks.making import run_of
 
 PREMISES, HYPOTHESES = [3, 5, 1, 4], [2, 1, 6, 4]
@@ -96,7 +94,7 @@ def test_loss_is_the_mean_cross_entropy():
     head = head_of()
     features = [text(PREMISES, 0, 1), text(HYPOTHESES, 0, 2)]
     labels = torch.tensor([0, 2, 1, 1])
-    loss = head.loss(features, Batch([], ([], []), {"labels": labels}))
+    loss = head.loss(features, Batch([], ([], []), {"label": labels}))
     shares = torch.softmax(head.logits(features, None), dim=1)
     assert loss.item() == pytest.approx(-np.log([shares[i, label].item() for i, label in enumerate(labels)]).mean())
 

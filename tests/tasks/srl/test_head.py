@@ -10,7 +10,7 @@ from elmo.common.errors import InputError
 from tasks.batch import Batch, FeatureBatch
 from tasks.data.tag_schemes import may_follow_in_iob2
 from tasks.modules.seeding import initialise
-from tasks.srl.head import DeepSrl, SrlSettings
+from tasks.srl import DeepSrl, SrlSettings
 
 TAGS = ["O", "B-A", "I-A", "B-V", "I-V"]
 LENGTHS = torch.tensor([5, 5, 3])

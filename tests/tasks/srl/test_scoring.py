@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.data.tag_schemes import Span
-from tasks.srl.scoring import SRL_METRICS, counted_arguments, kind_of, srl_scores
+from tasks.srl import SRL_METRICS, counted_arguments, kind_of, srl_scores
 
 
 def spans(text):

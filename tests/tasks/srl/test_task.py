@@ -4,10 +4,8 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.data.tag_schemes import Span
-from tasks.srl.data import SrlExample, read_frames
-from tasks.srl.head import SrlSettings
-from tasks.srl.task import Srl
-from tasks.task import PlainReader
+from tasks.srl import Srl, SrlExample, SrlSettings, read_frames
+from tasks.task import NoSettings
 
 # "Ann likes singing" has a verb and a noun as predicates; "Yes" has none; "Bob slept" has one without arguments.
 FILE = """\
@@ -34,14 +32,14 @@ def examples(tmp_path):
 
 @pytest.fixture
 def task(examples):
-    task = Srl(SrlSettings(), PlainReader())
+    task = Srl(SrlSettings(), NoSettings())
     task.learn_labels(examples)
     return task
 
 
 def test_training_files_without_predicates(examples):
     with pytest.raises(InputError, match=r"expected predicates with roles in the training files, found none in 1 sent"):
-        Srl(SrlSettings(), PlainReader()).learn_labels([examples[2]])
+        Srl(SrlSettings(), NoSettings()).learn_labels([examples[2]])
 
 
 def test_one_example_for_each_predicate(examples):
@@ -50,11 +48,11 @@ def test_one_example_for_each_predicate(examples):
         "a/b.3:2", WORDS, 1, "VBZ", (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4)), first=True
     )
     assert (singing.id, singing.words, singing.predicate, singing.pos) == ("a/b.3:2:3", WORDS, 3, "NN")
-    assert singing.arguments == (Span("ARG0", 0, 1), Span("ARGM-MNR", 2, 3), Span("V", 3, 4))
-    assert (yes.id, yes.predicate, yes.arguments) == ("a/b.3:7", None, ())
+    assert singing.spans == (Span("ARG0", 0, 1), Span("ARGM-MNR", 2, 3), Span("V", 3, 4))
+    assert (yes.id, yes.predicate, yes.spans) == ("a/b.3:7", None, ())
     assert [example.first for example in examples] == [True, False, True, True]
     assert len({example.id for example in examples}) == 4
-    assert slept.arguments == (Span("V", 1, 2),)
+    assert slept.spans == (Span("V", 1, 2),)
 
 
 def test_counts_are_of_sentences_and_scored_arguments(task, examples):
@@ -78,11 +76,11 @@ def test_batches_hold_bio_tags_and_the_predicate(task, examples):
 def test_labels_come_from_training_alone(task, examples):
     likes, singing, *_ = examples
     task.learn_labels([likes])
-    assert task.learned_labels() == ["ARG0", "ARG1", "V"]
+    assert task.labels == ["ARG0", "ARG1", "V"]
     row = task.targets([singing])["tags"].tolist()[0]
     assert [task.tags[number] for number in row] == ["B-ARG0", "O", "O", "B-V"]
-    saved = Srl(SrlSettings(), PlainReader())
-    saved.use_labels(task.learned_labels())
+    saved = Srl(SrlSettings(), NoSettings())
+    saved.labels = task.labels
     assert saved.tags == task.tags
 
 

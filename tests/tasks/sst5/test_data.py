@@ -6,9 +6,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.modules.biattentive import BcnSettings
-from tasks.sst5.data import LABELS, Node, SentimentExample, TreeReader, parse_tree, read_rows, read_trees
-from tasks.sst5.head import Sentiment
-from tasks.sst5.task import Sst5
+from tasks.sst5 import LABELS, Node, Sentiment, SentimentExample, Sst5, TreeReader, parse_tree, read_rows, read_trees
 from tests.tasks.making import run_of
 
 WORKS = "(3 (2 It) (3 (3 works) (2 .)))"
@@ -26,7 +24,7 @@ def read(tmp_path, content, split="train", **settings):
 
 
 def simple(examples):
-    return [(" ".join(example.words), example.label) for example in examples]
+    return [(" ".join(example.words), LABELS.index(example.label)) for example in examples]
 
 
 class TestParsing:
@@ -79,7 +77,7 @@ class TestExamples:
     def test_ids_name_the_line_and_are_unique(self, tmp_path):
         examples = read(tmp_path, f"{WORKS}\n{FAILS}\n")
         assert [example.id for example in examples[:2]] == ["trees.txt:1", "trees.txt:2"]
-        assert examples[2] == SentimentExample("trees.txt:1.0", ("It",), 2, whole=False)
+        assert examples[2] == SentimentExample("trees.txt:1.0", ("It",), "neutral", whole=False)
         assert len({example.id for example in examples}) == len(examples)
 
     def test_phrases_that_occur_again(self, tmp_path):
@@ -168,17 +166,17 @@ class TestBadInput:
 
 class TestTask:
     def examples(self):
-        return [SentimentExample(str(label), ("a", "b"), label) for label in (0, 1, 2, 3, 4, 4)]
+        return [SentimentExample(str(label), ("a", "b"), LABELS[label]) for label in (0, 1, 2, 3, 4, 4)]
 
     def test_scores(self):
         """Three of six right; of the five that are not neutral, four on the right side."""
         predictions = [
-            Sentiment(0, positive=False),
-            Sentiment(0, positive=False),
-            Sentiment(2, positive=True),
-            Sentiment(2, positive=True),
-            Sentiment(4, positive=True),
-            Sentiment(1, positive=False),
+            Sentiment(LABELS[0], positive=False),
+            Sentiment(LABELS[0], positive=False),
+            Sentiment(LABELS[2], positive=True),
+            Sentiment(LABELS[2], positive=True),
+            Sentiment(LABELS[4], positive=True),
+            Sentiment(LABELS[1], positive=False),
         ]
         scores = Sst5(BcnSettings(), TreeReader()).score(self.examples(), predictions)
         assert scores.values == {"accuracy": 50.0, "binary_accuracy": 80.0}
@@ -199,7 +197,7 @@ class TestTask:
 
     def test_neutral_texts_alone_have_no_binary_score(self):
         neutral = [self.examples()[2]]
-        assert Sst5(BcnSettings(), TreeReader()).score(neutral, [Sentiment(2, positive=True)]).values == {
+        assert Sst5(BcnSettings(), TreeReader()).score(neutral, [Sentiment(LABELS[2], positive=True)]).values == {
             "accuracy": 100.0,
             "binary_accuracy": 0.0,
         }
@@ -256,7 +254,7 @@ class TestOfficialFiles:
     def test_sentences(self, treebank, split, sentences):
         examples = read_trees(treebank / f"{split}.txt", split, TreeReader())
         assert len(examples) == sentences
-        assert {example.label for example in examples} == set(range(5))
+        assert {example.label for example in examples} == set(LABELS)
 
     def test_training_phrases(self, treebank):
         """All nodes, and each phrase once: half of the nodes are copies, and no phrase has two labels."""

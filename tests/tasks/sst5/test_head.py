@@ -8,7 +8,7 @@ from torch import nn
 from tasks.batch import Batch, FeatureBatch
 from tasks.modules.biattentive import BcnSettings, Maxout, attend_to_self
 from tasks.modules.seeding import initialise
-from tasks.sst5.head import Sentiment, SentimentClassifier
+from tasks.sst5 import LABELS, Sentiment, SentimentClassifier
 
 LENGTHS = [4, 1, 6]
 SETTINGS = BcnSettings(dim=7, hidden=5, maxout=[8, 6], pool=3)
@@ -30,7 +30,7 @@ def batch(labels=(0, 2, 4)):
 
 
 def head(output_dim=3, settings=SETTINGS):
-    network = SentimentClassifier(settings, 5, 9, output_dim).eval()
+    network = SentimentClassifier(settings, LABELS, 9, output_dim).eval()
     initialise(network, 1, "head")
     return network
 
@@ -126,7 +126,7 @@ def test_maxout_is_the_largest_of_its_pieces():
 def test_widths_of_the_preset(output_dim, pooled):
     """Facts B.2: 2400 pooled without, 6496 with the original ELMo at the integrator's output."""
     with torch.device("meta"):
-        network = SentimentClassifier(BcnSettings(), 5, 1324, output_dim)
+        network = SentimentClassifier(BcnSettings(), LABELS, 1324, output_dim)
     assert network.integrator.rnn.input_size == 1800
     linears = [(layer.linear.in_features, layer.linear.out_features) for layer in network.classifier[1::2]]
     assert linears == [(pooled, 4800), (1200, 2400), (600, 20)]
@@ -147,10 +147,10 @@ def test_decoding_label_and_side():
     shares = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1 + 1e-3], [0.4, 0.0, 0.0, 0.3, 0.3], [0.0, 0.4, 0.3, 0.1, 0.2]])
     network.logits = lambda *_: shares.log()
     predictions = network.decode([features()], batch())
-    assert predictions == [Sentiment(2, True), Sentiment(0, True), Sentiment(1, False)]
+    assert predictions == [Sentiment(LABELS[2], True), Sentiment(LABELS[0], True), Sentiment(LABELS[1], False)]
     assert [prediction.positive for prediction in predictions] == [True, True, False]
 
 
 def test_predictions_are_equal_by_label():
-    assert Sentiment(2, True) == Sentiment(2, False)
-    assert Sentiment(3, True) != Sentiment(4, True)
+    assert Sentiment(LABELS[2], True) == Sentiment(LABELS[2], False)
+    assert Sentiment(LABELS[3], True) != Sentiment(LABELS[4], True)

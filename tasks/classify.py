@@ -1,4 +1,4 @@
-"""Texts and labels from CSV and TSV tables and from rows of the hub."""
+"""Text classification of any table: a biattentive classification network, scored by accuracy."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from elmo.tokeniser import Tokenise, Tokeniser
 from tasks.batch import Sentence, Split
 from tasks.data.raw_text import word_list
 from tasks.data.text_files import parsed_rows
+from tasks.kinds import Classification, LabelledText
+from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier
+from tasks.task import Head
 
 
 @dataclass
@@ -32,15 +35,6 @@ class TableReader:
 
     def __post_init__(self) -> None:
         checks.one_of(get_args(Tokenise), "data.reader.tokenise", self.tokenise)
-
-
-@dataclass(frozen=True)
-class TextExample:
-    """A text and its label; "" if it is to be predicted."""
-
-    id: str
-    words: Sentence
-    label: str
 
 
 class Texts:
@@ -64,7 +58,7 @@ class Texts:
             raise ValueError(f"expected words as text, found {excerpt(text)}")
         return tuple(words)
 
-    def example(self, name: str, text: object, label: object) -> TextExample:
+    def example(self, name: str, text: object, label: object) -> LabelledText:
         """A labelled text; numbers are labels, too.
 
         Raises:
@@ -72,10 +66,10 @@ class Texts:
         """
         if label is None or not str(label).strip():
             raise ValueError(f"expected a label, found {excerpt(label)}")
-        return TextExample(name, self.words(text), str(label).strip())
+        return LabelledText(name, self.words(text), str(label).strip())
 
 
-def read_table(path: Path, reader: TableReader) -> list[TextExample]:
+def read_table(path: Path, reader: TableReader) -> list[LabelledText]:
     """The examples of a table.
 
     Raises:
@@ -90,13 +84,39 @@ def read_table(path: Path, reader: TableReader) -> list[TextExample]:
     return examples
 
 
-def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TableReader) -> list[TextExample]:
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TableReader) -> list[LabelledText]:
     """The examples in rows of the hub with `text` and `label`."""
     texts = Texts(reader)
     return list(parsed_rows(rows, split, lambda name, row: texts.example(name, row["text"], row["label"])))
 
 
-def raw_example(name: str, fields: Mapping[str, Any], reader: TableReader) -> TextExample:
-    """A text without a label: `text`, or one in `tokens`."""
-    given = word_list(fields["tokens"], "tokens") if "tokens" in fields else Texts(reader).words(fields.get("text"))
-    return TextExample(name, given, "")
+class Classify(Classification[LabelledText, BcnSettings]):
+    """Text classification by accuracy; the training examples decide the labels."""
+
+    name = "classify"
+    recipe = 3
+    settings_type = BcnSettings
+    reader_type = TableReader
+    columns = ("text", "label")
+
+    def read(self, path: Path, split: Split) -> list[LabelledText]:
+        """The texts of a CSV or TSV table."""
+        return read_table(path, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[LabelledText]:
+        """The texts in rows with `text` and `label`."""
+        return read_rows(rows, split, self.reader)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> LabelledText:
+        """A text without a label: `text`, or one in `tokens`."""
+        in_words = "tokens" in fields
+        words = word_list(fields["tokens"], "tokens") if in_words else Texts(self.reader).words(fields.get("text"))
+        return LabelledText(name, words)
+
+    def raw_columns(self) -> Mapping[str, str]:
+        """The column of the text in the run's own tables."""
+        return {"text": self.reader.text}
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """A biattentive classification network."""
+        return BiattentiveClassifier(self.settings, self.labels, widths["input"], widths["output"])

@@ -1,20 +1,30 @@
-"""Sentiment treebank files: one bracketed tree per line, a label from 0 to 4 at every node."""
+"""Sentiment in five classes: a biattentive classification network over the phrases of treebank sentences.
+
+Files have one bracketed tree per line, with a label from 0 to 4 at every node.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
 
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
+from results.records.metric import Metric, Ratio
 from tasks.batch import Sentence, Split
-from tasks.data.raw_text import raw_words
 from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows
+from tasks.kinds import Classification, LabelledText
+from tasks.metrics import CLASS_METRICS, Scores
+from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier
+from tasks.task import Head
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
+NEUTRAL = LABELS.index("neutral")
 SHAPE = "a tree such as (3 (2 It) (3 works))"
 # Only spaces and tabs separate words: a word may contain a no-break space.
 TOKEN = re.compile(r"\(|\)|[^() \t]+")
@@ -40,19 +50,9 @@ class TreeReader:
 
 
 @dataclass(frozen=True)
-class SentimentExample:
-    """A phrase and its label.
+class SentimentExample(LabelledText):
+    """A phrase and its label; its id is file and line, and the number of the phrase unless it is the whole sentence."""
 
-    Attributes:
-        id: file and line of the sentence, and the number of the phrase unless it is the whole sentence.
-        words: the tokens.
-        label: 0 very negative, 1 negative, 2 neutral, 3 positive, 4 very positive.
-        whole: whether it is a whole sentence.
-    """
-
-    id: str
-    words: Sentence
-    label: int
     whole: bool = True
 
 
@@ -81,11 +81,6 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReade
     return _examples(parsed_rows(rows, split, lambda name, row: _named_tree(name, row["tree"])), split, reader)
 
 
-def raw_phrase(name: str, fields: Mapping[str, Any]) -> SentimentExample:
-    """A phrase of raw text, or one in `tokens`; its label means nothing."""
-    return SentimentExample(name, raw_words(fields).words, LABELS.index("neutral"))
-
-
 def _named_tree(name: str, text: str) -> tuple[str, Sentence, list[Node]]:
     return name, *parse_tree(text)
 
@@ -98,16 +93,16 @@ def _examples(
     phrases: list[SentimentExample] = []
     for name, words, (*below, root) in trees:
         words = tuple(map(_plain, words)) if reader.plain else words
-        sentences.append(SentimentExample(name, words, root.label))
+        sentences.append(SentimentExample(name, words, LABELS[root.label]))
         if with_phrases:
             phrases += [
-                SentimentExample(f"{name}.{number}", words[start:end], label, whole=False)
+                SentimentExample(f"{name}.{number}", words[start:end], LABELS[label], whole=False)
                 for number, (label, start, end) in enumerate(below)
                 if end - start >= reader.min_phrase_tokens
             ]
     if reader.unique_phrases:
         met = {(example.words, example.label) for example in sentences}
-        first: dict[tuple[Sentence, int], SentimentExample] = {}
+        first: dict[tuple[Sentence, str], SentimentExample] = {}
         for example in phrases:
             first.setdefault((example.words, example.label), example)
         phrases = [example for key, example in first.items() if key not in met]
@@ -176,3 +171,80 @@ def _closed(node: _Open, end: int) -> Node:
             f"found {node.words} words and {node.subtrees} nodes"
         )
     return Node(node.label, node.start, end)
+
+
+@dataclass(frozen=True)
+class Sentiment:
+    """A prediction: the label, and the more probable side of neutral.
+
+    The side is for SST-2's binary question only, so predictions with equal labels are equal.
+    """
+
+    label: str
+    positive: bool = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.label
+
+
+class SentimentClassifier(BiattentiveClassifier):
+    """The network with the five labels."""
+
+    def choose(self, logits: Tensor) -> list[Sentiment]:
+        """The most probable label of each text, and whether the positive labels together outweigh the negative."""
+        shares = logits.float().softmax(dim=-1)
+        positive = shares[:, NEUTRAL + 1 :].sum(dim=-1) > shares[:, :NEUTRAL].sum(dim=-1)
+        return [Sentiment(*pair) for pair in zip(super().choose(shares), positive.tolist(), strict=True)]
+
+
+class Sst5(Classification[SentimentExample, BcnSettings]):
+    """Fine-grained sentiment by accuracy, along with the binary accuracy of SST-2."""
+
+    name = "sst5"
+    labels = LABELS
+    metrics: ClassVar = {**CLASS_METRICS, "binary_accuracy": Metric([[Ratio({"polar_correct": 100}, {"polar": 1})]])}
+    recipe = 3  # 3: dropout of the joined vectors by trials
+    settings_type = BcnSettings
+    reader_type = TreeReader
+    columns = ("tree",)
+    example_type = SentimentExample
+
+    def read(self, path: Path, split: Split) -> list[SentimentExample]:
+        """The sentences of a file of trees, in training their phrases too."""
+        return read_trees(path, split, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[SentimentExample]:
+        """The same from rows with a `tree` each."""
+        return read_rows(rows, split, self.reader)
+
+    def counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
+        """Sentences and their tokens; examples, with phrases where they are read; examples by label."""
+        sentences = [example for example in examples if example.whole]
+        return {
+            "sentences": len(sentences),
+            "tokens": sum(len(example.words) for example in sentences),
+            "examples": len(examples),
+            **self.label_counts(examples),
+        }
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """A biattentive classification network."""
+        return SentimentClassifier(self.settings, LABELS, widths["input"], widths["output"])
+
+    def gold(self, examples: Sequence[SentimentExample]) -> list[Sentiment]:
+        """The gold labels and their sides; the side of a neutral text is not used."""
+        return [Sentiment(example.label, LABELS.index(example.label) > NEUTRAL) for example in examples]
+
+    def score(self, examples: Sequence[SentimentExample], predictions: Sequence[Sentiment]) -> Scores:
+        """Accuracy; the binary accuracy of the texts that are not neutral; scores by label and a confusion matrix.
+
+        As in SST-2, whose texts are never neutral, the binary accuracy uses the predicted side, not the label.
+        """
+        scores = super().score(examples, predictions)
+        for counts, gold, prediction in zip(scores.examples, self.gold(examples), predictions, strict=True):
+            counts["polar"] = int(gold.label != LABELS[NEUTRAL])
+            counts["polar_correct"] = int(counts["polar"] and prediction.positive == gold.positive)
+        polar, right = (int(sum(counts[name] for counts in scores.examples)) for name in ("polar", "polar_correct"))
+        scores.values["binary_accuracy"] = 100 * right / max(polar, 1)
+        scores.details["binary_examples"] = polar
+        return scores

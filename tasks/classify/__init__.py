@@ -1,1 +1,0 @@
-"""Text classification of any table: a biattentive classification network, scored by accuracy."""

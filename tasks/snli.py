@@ -1,0 +1,261 @@
+"""Natural language inference: ESIM over pairs of sentences, scored by accuracy.
+
+Files are jsonl as SNLI's: one pair of sentences per line, with the label on which the annotators agreed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo.common import checks
+from elmo.common.errors import excerpt
+from elmo.common.files import utf8_lines
+from elmo.tokeniser import Tokeniser
+from results.records.metric import Grouping
+from tasks.batch import Batch, FeatureBatch, Sentence, Split
+from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
+from tasks.kinds import Classification, Classifier
+from tasks.modules.layers import (
+    BiRnn,
+    OrthogonalLstm,
+    VariationalDropout,
+    XavierLinear,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+    product,
+)
+from tasks.task import Head
+
+LABELS = ("entailment", "neutral", "contradiction")
+NO_LABEL = "-"  # the annotators did not agree
+FIELDS = ("gold_label", "sentence1", "sentence2")
+NO_PREMISE = (".",)
+
+
+@dataclass
+class PairReader:
+    """The differences between files of pairs.
+
+    Attributes:
+        parses: whether to take the tokens from sentence1_binary_parse and sentence2_binary_parse if a line has them.
+            Otherwise sentence1 and sentence2 are tokenised in the style of the Penn Treebank.
+    """
+
+    parses: bool = True
+
+
+@dataclass(frozen=True)
+class PairExample:
+    """A premise, a hypothesis and their label; "" if the annotators did not agree."""
+
+    id: str
+    premise: Sentence
+    hypothesis: Sentence
+    label: str
+
+
+def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
+    """The pairs of a jsonl file, including those without a label."""
+    words = _Words(reader)
+
+    def pair(name: str, line: str) -> PairExample | None:
+        return _example(name, json_object(line), words) if line.strip() else None
+
+    return list(filter(None, parsed_lines(utf8_lines(path), path, "Is this a file of SNLI's format?", pair)))
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReader) -> list[PairExample]:
+    """The pairs in rows of the hub with `gold_label`, `sentence1` and `sentence2`."""
+    words = _Words(reader)
+
+    def pair(name: str, row: Mapping[str, Any]) -> PairExample:
+        label = row["gold_label"]
+        return _example(name, {**row, "gold_label": NO_LABEL if label is None else label}, words)
+
+    return list(parsed_rows(rows, split, pair))
+
+
+def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:
+    absent = [field for field in FIELDS if field not in row]
+    if absent:
+        raise ValueError(f"expected the fields {', '.join(FIELDS)}, found no {', '.join(absent)}")
+    for field in FIELDS:
+        if not isinstance(row[field], str):
+            raise ValueError(f"expected text in {field}, found {excerpt(row[field])}")
+    label = row["gold_label"]
+    if label not in (*LABELS, NO_LABEL):
+        raise ValueError(f"expected the label {', '.join(LABELS)} or {NO_LABEL}, found {excerpt(label)}")
+    premise, hypothesis = (words.of(row[field], row.get(f"{field}_binary_parse")) for field in FIELDS[1:])
+    for field, sentence in (("sentence1", premise), ("sentence2", hypothesis)):
+        if not sentence and label != NO_LABEL:
+            raise ValueError(f"expected words in {field}, found none")
+    return PairExample(name, premise, hypothesis, "" if label == NO_LABEL else label)
+
+
+class _Words:
+    """Tokenises texts. Equal sentences and words share one object: each premise occurs three times."""
+
+    def __init__(self, reader: PairReader) -> None:
+        self._parses = reader.parses
+        self._tokeniser = Tokeniser()
+        self._known: dict[str, Sentence] = {}
+
+    def of(self, text: str, parse: object) -> Sentence:
+        """The words of the binary parse, "( ( A man ) sleeps )", if there is one, else of the text."""
+        source = parse if self._parses and isinstance(parse, str) and parse.strip() else text
+        if source not in self._known:
+            if source is text:
+                words = [word for part in self._tokeniser.paragraph(" ".join(text.split())) for word in part]
+            else:
+                words = [TREEBANK_ESCAPES.get(word, word) for word in source.split() if word not in ("(", ")")]
+            self._known[source] = tuple(map(sys.intern, words))
+        return self._known[source]
+
+
+@dataclass
+class EsimSettings:
+    """The head's sizes: the width of each LSTM direction and of both ReLU layers, and the dropout of all layers.
+
+    Attributes:
+        hypothesis_only: whether every premise is replaced by a full stop: this measures what hypotheses alone predict.
+    """
+
+    hidden: int = 300
+    dropout: float = 0.5
+    hypothesis_only: bool = False
+
+    def __post_init__(self) -> None:
+        checks.width("task.hidden", self.hidden)
+        checks.dropout("task.dropout", self.dropout)
+
+
+def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """For each token the mean of the other sentence's tokens, weighted by dot products.
+
+    Args:
+        premise: (batch, tokens of the premise, dim).
+        hypothesis: (batch, tokens of the hypothesis, dim).
+        premise_mask: true for tokens of the premise.
+        hypothesis_mask: true for tokens of the hypothesis.
+
+    Returns:
+        A tensor of the premise's shape and one of the hypothesis's shape.
+    """
+    similarity = product(premise, hypothesis.transpose(1, 2))  # (batch, tokens of premise, tokens of hypothesis)
+    for_premise = product(masked_softmax(similarity, hypothesis_mask[:, None, :]), hypothesis)
+    for_hypothesis = product(masked_softmax(similarity.transpose(1, 2), premise_mask[:, None, :]), premise)
+    return for_premise, for_hypothesis
+
+
+def enhance(own: Tensor, found: Tensor) -> Tensor:
+    """The local inference of each token, [a; b; a - b; a * b]: (batch, tokens, dim) twice -> (..., 4 * dim)."""
+    return torch.cat([own, found, own - found, own * found], dim=-1)
+
+
+class Esim(Classifier):
+    """Encodes both sentences, aligns their tokens, composes the aligned vectors, pools, and classifies.
+
+    The output features join the encoder's output before the alignment, so that the attention compares the contextual
+    vectors themselves. The paper does so for tasks with attention over the encoder.
+    """
+
+    def __init__(self, settings: EsimSettings, input_dim: int, output_dim: int) -> None:
+        super().__init__(LABELS)
+        hidden = settings.hidden
+        self.input_dropout = VariationalDropout(settings.dropout)
+        self.encoder = BiRnn(input_dim, hidden, cell=OrthogonalLstm)
+        self.projection = nn.Sequential(XavierLinear(4 * (self.encoder.output_dim + output_dim), hidden), nn.ReLU())
+        self.composition = BiRnn(hidden, hidden, cell=OrthogonalLstm)
+        self.classifier = nn.Sequential(
+            nn.Dropout(settings.dropout),
+            XavierLinear(4 * self.composition.output_dim, hidden),
+            nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            XavierLinear(hidden, len(LABELS)),
+        )
+
+    def _encode(self, texts: Sequence[FeatureBatch]) -> list[Tensor]:
+        """[h_k; ELMo_k] of each token of each text, (batch, tokens, 2 * hidden + output_dim)."""
+        states = self.encoder.together([(self.input_dropout(text.input), text.lengths) for text in texts])
+        return [torch.cat([own, text.output], dim=-1) for own, text in zip(states, texts, strict=True)]
+
+    def _compose(self, texts: Sequence[FeatureBatch], inferences: Sequence[Tensor]) -> list[Tensor]:
+        """Mean and maximum over the tokens of each text, (batch, 4 * hidden), from its `enhance`d alignment."""
+        dropped = [self.input_dropout(self.projection(own)) for own in inferences]  # (batch, tokens, hidden) each
+        composed = self.composition.together([(x, text.lengths) for x, text in zip(dropped, texts, strict=True)])
+        return [
+            torch.cat([masked_mean(states, text.mask), masked_max(states, text.mask)], dim=-1)
+            for states, text in zip(composed, texts, strict=True)
+        ]
+
+    def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
+        """The scores of the labels, (batch, 3), from the features of premises and hypotheses."""
+        premise, hypothesis = features
+        a, b = self._encode(features)
+        for_a, for_b = align(a, b, premise.mask, hypothesis.mask)
+        pooled = self._compose(features, [enhance(a, for_a), enhance(b, for_b)])
+        scores: Tensor = self.classifier(torch.cat(pooled, dim=-1))
+        return scores.float()
+
+    def pairs(self, lengths: Sequence[int]) -> int:
+        """Those of the premise with the hypothesis."""
+        return lengths[0] * lengths[1]
+
+
+class Snli(Classification[PairExample, EsimSettings]):
+    """Natural language inference by accuracy."""
+
+    name = "snli"
+    labels = LABELS
+    length_edges = (15, 20, 30)
+    recipe = 1
+    settings_type = EsimSettings
+    reader_type = PairReader
+    columns = FIELDS
+    raw_fields = FIELDS[1:]
+
+    def read(self, path: Path, split: Split) -> list[PairExample]:
+        """The pairs of an SNLI jsonl file."""
+        return read_pairs(path, self.reader)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[PairExample]:
+        """The pairs in rows with `gold_label`, `sentence1` and `sentence2`."""
+        return read_rows(rows, split, self.reader)
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> PairExample:
+        """A pair without a label: `sentence1`, the premise, and `sentence2`, the hypothesis."""
+        return _example(name, {**fields, "gold_label": NO_LABEL}, _Words(PairReader()))
+
+    def counts(self, examples: Sequence[PairExample]) -> dict[str, int]:
+        """Pairs, those of each label, distinct sentences, and the tokens of all."""
+        sentences = {sentence for example in examples for sentence in self.texts(example)}
+        return {
+            "pairs": len(examples),
+            **self.label_counts(examples),
+            "distinct_sentences": len(sentences),
+            "tokens": sum(len(example.premise) + len(example.hypothesis) for example in examples),
+        }
+
+    def groups(self, examples: Sequence[PairExample], train: Sequence[PairExample]) -> dict[str, Grouping]:
+        """By length and casing of both sentences; none without premises."""
+        return {} if self.settings.hypothesis_only else super().groups(examples, train)
+
+    def texts(self, example: PairExample) -> tuple[Sentence, ...]:
+        """The premise, or NO_PREMISE if the head reads hypotheses only, and the hypothesis."""
+        return (NO_PREMISE if self.settings.hypothesis_only else example.premise, example.hypothesis)
+
+    def size(self, example: PairExample) -> int:
+        """Tokens of the longer sentence, not of both: the published runs were made with these batches."""
+        return max(len(example.premise), len(example.hypothesis))
+
+    def build_head(self, widths: Mapping[str, int]) -> Head:
+        """An ESIM."""
+        return Esim(self.settings, widths["input"], widths["output"])

@@ -1,1 +1,0 @@
-"""Natural language inference: ESIM over pairs of sentences, scored by accuracy."""

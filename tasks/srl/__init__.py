@@ -1,1 +1,0 @@
-"""Semantic role labelling: finds and labels the arguments of given predicates."""
