@@ -140,14 +140,14 @@ def _share(table: ExperimentTable, line: ExperimentLine, arm: str, runs: TableRo
 
 def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
     groups = [group for line in lines for group in line.runs.groups]
-    notes = [f"{FEW_SEEDS_NOTE}."] * any(own.few_seeds for own in groups)
+    notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
     warned = {
         f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings
     }
     for line in lines:
         recipes = {group.features: group.old_recipe for group in line.runs.groups}
         for recipe in sorted(set(recipes.values()) - {""}):
-            arms = [table.titles[arm] for arm, own in recipes.items() if own == recipe]
+            arms = [table.titles[arm] for arm, of_arm in recipes.items() if of_arm == recipe]
             which = "" if len(arms) == len(recipes) else f", {', '.join(arms)}"
             notes.append(f"{line.title}{which}: {recipe}, an older one of the task.")
     return [*notes, *sorted(warned), *([f"Without runs: {', '.join(missing)}."] if missing else [])]

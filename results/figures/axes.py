@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ LANE = 44.0
 LEFT, RIGHT = 8.0, WIDTH - 8.0
 BELOW = 40.0  # for an axis' numbers and label
 AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 20.0, 198.0
+AXES_HEIGHT = AXES_BOTTOM + 38
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Scale:
         step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
         first = math.ceil(self.low / step - 1e-9)
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def score_scale(scores: Sequence[float], *, zero: bool = False) -> Scale:
+    """The vertical scale of a chart with both axes."""
+    return spread(scores, AXES_BOTTOM, AXES_TOP, zero=zero)
 
 
 def spread(values: Sequence[float], start: float, end: float, *, zero: bool = False) -> Scale:
@@ -124,25 +130,28 @@ def vertical_ticks(scale: Scale, top: float, bottom: float, axis: str = "") -> l
     return [*marks, Label(middle, bottom + 32, axis, "muted", 11, "middle")] if axis else marks
 
 
-def horizontal_ticks(scale: Scale, axis: str) -> list[Mark]:
-    """Faint horizontal lines with their numbers at the left, and the axis label above."""
-    ticks = [(scale.at(tick), shown_tick(tick)) for tick in scale.ticks()]
-    lines: list[Mark] = [ChartLine([(AXES_LEFT, y), (RIGHT, y)], "grid", 1) for y, _ in ticks]
-    lines += [Label(AXES_LEFT - 7, y + 4, text, "muted", 11, "end") for y, text in ticks]
-    return [*lines, Label(LEFT, AXES_TOP - 10, axis, "muted", 11)]
+def both_axes(up: Scale, up_title: str, across: Scale, across_title: str, ticks: Mapping[float, str]) -> list[Mark]:
+    """Faint horizontal lines with their numbers at the left, numbers below, and the titles of both axes.
 
-
-def numbers_below(ticks: Sequence[tuple[float, str]], axis: str) -> list[Mark]:
-    """Numbers under the axis, without those that would overlap (the last is always shown), and the axis label."""
-    marks: list[Mark] = []
+    Args:
+        up: The vertical scale.
+        up_title: Its title, above it.
+        across: The horizontal scale.
+        across_title: Its title.
+        ticks: The text of each number below; those that would overlap are left out (the last is always shown).
+    """
+    lines = [(up.at(tick), shown_tick(tick)) for tick in up.ticks()]
+    marks: list[Mark] = [ChartLine([(AXES_LEFT, y), (RIGHT, y)], "grid", 1) for y, _ in lines]
+    marks += [Label(AXES_LEFT - 7, y + 4, text, "muted", 11, "end") for y, text in lines]
+    marks.append(Label(LEFT, AXES_TOP - 10, up_title, "muted", 11))
     free = WIDTH + 20
-    for x, text in sorted(ticks, reverse=True):
+    for x, text in sorted(((across.at(tick), text) for tick, text in ticks.items()), reverse=True):
         half = text_width(text, 11) / 2
         if x + half <= free:
             middle = min(x, WIDTH - half)
             marks.append(Label(middle, AXES_BOTTOM + 16, text, "muted", 11, "middle"))
             free = middle - half - 6
-    return [*marks, Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, axis, "muted", 11, "middle")]
+    return [*marks, Label((AXES_LEFT + RIGHT) / 2, AXES_BOTTOM + 32, across_title, "muted", 11, "middle")]
 
 
 def with_notes(marks: Sequence[Mark], y: float, notes: Sequence[str], width: float) -> tuple[float, list[Mark]]:

@@ -8,24 +8,7 @@ from dataclasses import dataclass
 from results.analysis.names import arm_title, metric_title
 from results.analysis.panels import OF_WHOLE, Efficiency, Panel, as_stem, curve, speeds
 from results.experiments.experiment import ArmPerplexity
-from results.figures.axes import (
-    AXES_BOTTOM,
-    AXES_LEFT,
-    AXES_TOP,
-    BELOW,
-    LANE,
-    LEFT,
-    RIGHT,
-    Scale,
-    horizontal_ticks,
-    lane_title,
-    numbers_below,
-    shown_tick,
-    spread,
-    text_width,
-    vertical_ticks,
-    with_minus,
-)
+from results.figures import axes
 from results.figures.marks import Area, Arms, ChartLine, Dot, Figure, Label, Mark, Point, arms_of, titled
 from results.tables.experiment_rows import ExperimentLine, ExperimentTable, is_measured
 
@@ -35,13 +18,13 @@ SIZE = 11.0  # of their names
 
 def seed_scatter(panel: Panel, arms: Arms) -> Figure:
     """One dot for each run's test score, a lane for each arm, a bar at the mean."""
-    scale = spread([score for group in panel.groups for score in group.scores], LEFT + 4, RIGHT - 4)
-    bottom = LANE * len(panel.groups)
-    marks, numbers = vertical_ticks(scale, 0, bottom, f"test {panel.metric_title()} (%)"), []
+    scale = axes.spread([score for group in panel.groups for score in group.scores], axes.LEFT + 4, axes.RIGHT - 4)
+    bottom = axes.LANE * len(panel.groups)
+    marks, numbers = axes.vertical_ticks(scale, 0, bottom, f"test {panel.metric_title()} (%)"), []
     for lane, group in enumerate(panel.groups):
-        arm, y, mean = arms[group.features], lane * LANE + 30, scale.at(group.mean)
+        arm, y, mean = arms[group.features], lane * axes.LANE + 30, scale.at(group.mean)
         deviation = "" if group.std is None else f" ± {group.std:.2f}"
-        marks += lane_title(y - 14, arm.title, f"{group.mean:.2f}{deviation}", arm.features)
+        marks += axes.lane_title(y - 14, arm.title, f"{group.mean:.2f}{deviation}", arm.features)
         marks.append(arm.line([(mean, y - 8), (mean, y + 8)], 2.5, f"mean {group.mean:.2f}"))
         for record in group.records:
             title = f"{arm.title}, seed {record.identity.seed}: {record.score:.2f}"
@@ -49,7 +32,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
         scores = ", ".join(f"{score:.1f}" for score in group.scores)
         numbers.append(f"{arm.title}: {scores}; mean {group.mean:.2f}.")
     caption = f"Test {panel.metric_title()} of every run; the bar is the mean."
-    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + BELOW, marks, numbers=" ".join(numbers))
+    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + axes.BELOW, marks, numbers=" ".join(numbers))
 
 
 def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
@@ -58,25 +41,24 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
     points = [point for runs in curves for _, run in runs for point in run.items()]
     if not points:
         return None
-    epochs = Scale(min(x for x, _ in points), max(x for x, _ in points), AXES_LEFT, RIGHT)
-    scores = spread([y for _, y in points], AXES_BOTTOM, AXES_TOP)
-    marks = horizontal_ticks(scores, f"dev {panel.metric_title()} (%)")
-    whole = sorted({round(tick) for tick in epochs.ticks(5)})
-    marks += numbers_below([(epochs.at(tick), shown_tick(tick)) for tick in whole], "epoch")
+    epochs = axes.Scale(min(x for x, _ in points), max(x for x, _ in points), axes.AXES_LEFT, axes.RIGHT)
+    scores = axes.score_scale([y for _, y in points])
+    ticks = {float(round(tick)): axes.shown_tick(round(tick)) for tick in epochs.ticks()}
+    marks = axes.both_axes(scores, f"dev {panel.metric_title()} (%)", epochs, "epoch", ticks)
     lines, bests, numbers = list[Mark](), list[Mark](), []  # lines are above all bands
     for group, runs in zip(panel.groups, curves, strict=True):
         arm = arms[group.features]
         reached_by_all = sorted(set.intersection(*(set(run) for _, run in runs))) if runs else []
         if reached_by_all:
             each = {epoch: [run[epoch] for _, run in runs] for epoch in reached_by_all}
-            means = {epoch: statistics.fmean(own) for epoch, own in each.items()}
+            means = {epoch: statistics.fmean(of_epoch) for epoch, of_epoch in each.items()}
             best = max(means, key=means.__getitem__)
             title = f"{arm.title}: best mean {means[best]:.2f} in epoch {best:g}"
             numbers.append(f"{title}.")
             lines.append(arm.line([(epochs.at(x), scores.at(y)) for x, y in means.items()], 2, title, arm.dash))
             if len(runs) > 1:
-                upper = [(epochs.at(epoch), scores.at(max(own))) for epoch, own in each.items()]
-                lower = [(epochs.at(epoch), scores.at(min(own))) for epoch, own in each.items()]
+                upper = [(epochs.at(epoch), scores.at(max(of_epoch))) for epoch, of_epoch in each.items()]
+                lower = [(epochs.at(epoch), scores.at(min(of_epoch))) for epoch, of_epoch in each.items()]
                 title = f"{arm.title}: range of the runs"
                 marks.append(Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title, arm=arm.features))
                 marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
@@ -91,7 +73,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
     )
     shown = [arms[group.features] for group in panel.groups]
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
-    return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=shown)
+    return Figure(name, panel.title, caption, axes.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
 
 
 def convergence(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | None:
@@ -101,14 +83,14 @@ def convergence(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | 
         return None
     first, second = arms_of({features: arm_title(features) for features in compared}).values()
     most = max(epoch for _, pairs in lanes for pair in pairs for epoch in (pair.best, pair.reached))
-    scale, bottom = Scale(1, max(most, 2), LEFT + 8, RIGHT - 8, log=True), LANE * len(lanes)
-    marks, numbers = vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
+    scale, bottom = axes.Scale(1, max(most, 2), axes.LEFT + 8, axes.RIGHT - 8, log=True), axes.LANE * len(lanes)
+    marks, numbers = axes.vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
     for lane, (panel, pairs) in enumerate(lanes):
-        y = lane * LANE + 30
+        y = lane * axes.LANE + 30
         sides = [(first, [pair.best for pair in pairs]), (second, [pair.reached for pair in pairs])]
         before, after = (statistics.fmean(epochs) for _, epochs in sides)
         text, missed = f"{before:.1f} → {after:.1f}", sum(pair.censored for pair in pairs)
-        marks += lane_title(y - 14, panel.title, text)
+        marks += axes.lane_title(y - 14, panel.title, text)
         marks.append(ChartLine([(scale.at(before), y), (scale.at(after), y)], "muted"))
         for (arm, epochs), mean in zip(sides, (before, after), strict=True):
             marks += [Dot(scale.at(epoch), y, arm.colour, "circle", 2, opacity=0.7) for epoch in epochs]
@@ -120,7 +102,7 @@ def convergence(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | 
         "means, dots runs. A run that never reaches it counts with its last epoch."
     )
     title, text = f"Epochs until the best dev score of {first.title}", " ".join(numbers)
-    return Figure("convergence", title, caption, bottom + BELOW, marks, numbers=text, legend=[first, second])
+    return Figure("convergence", title, caption, bottom + axes.BELOW, marks, numbers=text, legend=[first, second])
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
@@ -133,8 +115,8 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     mixed = len({group.recipe for group in groups}) > 1
     arms = titled(arms, groups, recipes=not mixed)
     values = sorted({size for points in sizes.series.values() for size, _ in points})
-    across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
-    scale = spread([score for group in groups for score in group.scores], AXES_BOTTOM, AXES_TOP)
+    across = axes.Scale(values[0], values[-1], axes.AXES_LEFT + 10, axes.RIGHT - 14, log=True)
+    scale = axes.score_scale([score for group in groups for score in group.scores])
     metric = metric_title(groups[0].metric, groups[0].records[0])
     digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
     counted = sizes.unit == "training examples"
@@ -142,8 +124,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
     star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
     texts |= {size: f"{texts[size]}*" for size in old if star}
-    marks = horizontal_ticks(scale, f"test {metric} (%)")
-    marks += numbers_below([(across.at(value), text) for value, text in texts.items()], f"{sizes.unit} (log){star}")
+    marks = axes.both_axes(scale, f"test {metric} (%)", across, f"{sizes.unit} (log){star}", texts)
     numbers = []
     for features, points in sizes.series.items():
         arm = arms[features]
@@ -161,7 +142,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
         numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
     caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
     name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
-    return Figure(name, panel.title, caption, AXES_BOTTOM + 38, marks, numbers=" ".join(numbers), legend=shown)
+    return Figure(name, panel.title, caption, axes.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
 
 
 @dataclass(frozen=True)
@@ -179,9 +160,9 @@ class _BilmPoint:
     @property
     def text(self) -> str:
         """All that is drawn, in words."""
-        runs = with_minus(", ".join(f"{gain:+.2f}" for gain in self.gains))
+        runs = axes.with_minus(", ".join(f"{gain:+.2f}" for gain in self.gains))
         perplexity = f"{self.perplexity.mean:.2f} ({self.perplexity.unknown:.2f} % of the words are <UNK>)"
-        gain = f"{with_minus(f'{self.mean:+.2f}')} ({len(self.gains)} runs: {runs})"
+        gain = f"{axes.with_minus(f'{self.mean:+.2f}')} ({len(self.gains)} runs: {runs})"
         return f"{self.name}: perplexity {perplexity}, gain {gain}"
 
 
@@ -205,20 +186,20 @@ def _by_perplexity(table: ExperimentTable, line: ExperimentLine) -> Figure | Non
     perplexities = [bilm.perplexity.mean for bilm in bilms]
     margin = 1.02 * (max(perplexities) / min(perplexities)) ** 0.1
     # Lower perplexities, of better biLMs, are at the right.
-    across = Scale(min(perplexities) / margin, max(perplexities) * margin, RIGHT, AXES_LEFT, log=True)
-    up = spread([gain for bilm in bilms for gain in bilm.gains] + of_base, AXES_BOTTOM, AXES_TOP, zero=True)
+    across = axes.Scale(min(perplexities) / margin, max(perplexities) * margin, axes.RIGHT, axes.AXES_LEFT, log=True)
+    up = axes.score_scale([gain for bilm in bilms for gain in bilm.gains] + of_base, zero=True)
     metric = metric_title(base.metric, base.records[0])
-    marks = horizontal_ticks(up, f"gain in {line.spec.split} {metric} over {base_title} (points)")
-    ticks = [(across.at(tick), shown_tick(tick)) for tick in across.ticks()]
-    marks += numbers_below(ticks, "held-out perplexity (log scale), lower to the right")
+    up_title = f"gain in {line.spec.split} {metric} over {base_title} (points)"
+    ticks = {tick: axes.shown_tick(tick) for tick in across.ticks()}
+    marks = axes.both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
     counts = {len(of_base), *(len(bilm.gains) for bilm in bilms)}
     low, zero, high = up.at(min(of_base)), up.at(0), up.at(max(of_base))
     name = f"{base_title} ({len(of_base)})" if len(counts) > 1 else base_title
-    band = [(AXES_LEFT, low), (RIGHT, low), (RIGHT, high), (AXES_LEFT, high)]
+    band = [(axes.AXES_LEFT, low), (axes.RIGHT, low), (axes.RIGHT, high), (axes.AXES_LEFT, high)]
     marks += [
         Area(band, "grey", opacity=0.2, title=name),
-        ChartLine([(AXES_LEFT, zero), (RIGHT, zero)], "grey", title=name),
-        Label(RIGHT - 4, zero + 13, name, "muted", SIZE, "end"),
+        ChartLine([(axes.AXES_LEFT, zero), (axes.RIGHT, zero)], "grey", title=name),
+        Label(axes.RIGHT - 4, zero + 13, name, "muted", SIZE, "end"),
     ]
     places = {}
     for bilm in bilms:
@@ -235,7 +216,7 @@ def _by_perplexity(table: ExperimentTable, line: ExperimentLine) -> Figure | Non
     )
     title, numbers = ", ".join(filter(None, [line.title, base.old_recipe])), "; ".join(bilm.text for bilm in bilms)
     name = f"{table.experiment.sweep_name}-{as_stem(f'{line.runs.data}-{line.runs.task}')}"
-    return Figure(name, title, caption, AXES_BOTTOM + 38, marks, numbers=f"{numbers}.")
+    return Figure(name, title, caption, axes.AXES_HEIGHT, marks, numbers=f"{numbers}.")
 
 
 _Room = tuple[float, float, float, float]  # a rectangle by its middle: x, y, width, height
@@ -251,12 +232,13 @@ def _names(places: dict[str, tuple[float, float, float, float]]) -> list[Mark]:
     taken = [(x, y, 12.0, 12.0) for x, y, _, _ in places.values()]
     taken += [(x, (top + bottom) / 2, 5, bottom - top + 5) for x, _, top, bottom in places.values()]
     for name, (x, y, top, bottom) in places.items():
-        width = text_width(name, SIZE)
+        width = axes.text_width(name, SIZE)
         near = [(x - width / 2 - 9, y), (x + width / 2 + 9, y), (x, min(top, y - 6) - 7), (x, max(bottom, y + 6) + 7)]
         rooms = [
             (right, down, width, SIZE)
             for right, down in (*near, *_away(x, y, width / 2 + 9))
-            if AXES_LEFT + width / 2 <= right <= RIGHT - width / 2 and AXES_TOP <= down <= AXES_BOTTOM
+            if axes.AXES_LEFT + width / 2 <= right <= axes.RIGHT - width / 2
+            and axes.AXES_TOP <= down <= axes.AXES_BOTTOM
         ]
         room = next((room for room in rooms if not any(_touch(room, other) for other in taken)), rooms[0])
         taken.append(room)

@@ -131,7 +131,7 @@ def _gains_figure(
 def confusions(panel: Panel, arms: Arms) -> Figure | None:
     """What the second arm changes in the confusion matrix, in points; None if the compared arms have no counts."""
     pair = panel.row.pair(panel.label)
-    counted = [own for group in pair or () if (own := confusion(group))]
+    counted = [counts for group in pair or () if (counts := confusion(group))]
     if pair is None or len(counted) < 2 or counted[0][0] != counted[1][0]:
         return None
     classes, (before, after) = counted[0][0], (_shares(counts) for _, counts in counted)

@@ -8,36 +8,26 @@ from html import escape
 from itertools import zip_longest
 
 from elmo.common.errors import InputError
+from results import examples
 from results.analysis.panels import panels_of
 from results.analysis.rows import Group, Summary
-from results.examples import (
-    BOTH_RIGHT,
-    OUTCOMES,
-    ComparedExample,
-    Comparison,
-    Fields,
-    OutputPiece,
-    compare_runs,
-    example_texts,
-    output_lines,
-)
 from results.records.collect import FoundRecord
 from results.records.identity import PREDICTIONS_NAME
 from results.report.page import PagePart
 
 MOST = 60  # examples of a task
 TAGS = {"wrong": "mark", "missing": "del"}
-CHOICES = {"all": "All", **{outcome.replace(" ", "-"): outcome.capitalize() for outcome in OUTCOMES.values()}}
+CHOICES = {"all": "All", **{outcome.replace(" ", "-"): outcome.capitalize() for outcome in examples.OUTCOMES.values()}}
 
 
-def example_parts(summary: Summary, found: Sequence[FoundRecord]) -> list[PagePart]:
+def example_parts(summary: Summary, records: Sequence[FoundRecord]) -> list[PagePart]:
     """A browser for each task whose runs kept their predictions, and whose data come with the suite.
 
     Args:
         summary: The runs.
-        found: The records that it was made from.
+        records: Those that it was made from.
     """
-    runs = {item.record.fingerprint: item for item in found}
+    runs = {item.record.fingerprint: item for item in records}
     parts: list[PagePart] = []
     for row in summary.rows:
         panels = panels_of(row)[0]
@@ -47,7 +37,7 @@ def example_parts(summary: Summary, found: Sequence[FoundRecord]) -> list[PagePa
             if chosen is None:
                 continue
             try:
-                html = browser(compare_runs(*chosen), f"examples-{len(parts)}", chosen[0].record.identity.seed)
+                html = browser(examples.compare_runs(*chosen), f"examples-{len(parts)}", chosen[0].record.identity.seed)
             except InputError as error:
                 html = f'<p class="notes">{escape(str(error))}</p>'
             alone = len(panels) == 1
@@ -60,14 +50,14 @@ def _first_seed(pair: tuple[Group, Group], runs: Mapping[str, FoundRecord]) -> t
     """The runs of both groups with the lowest seed of which both kept predictions that may be shown."""
     sides = []
     for group in pair:
-        own = [runs[record.fingerprint] for record in group.records if record.fingerprint in runs]
-        kept = [run for run in own if run.record.shipped_data and run.path.with_name(PREDICTIONS_NAME).exists()]
+        of_group = [runs[record.fingerprint] for record in group.records if record.fingerprint in runs]
+        kept = [run for run in of_group if run.record.shipped_data and run.path.with_name(PREDICTIONS_NAME).exists()]
         sides.append({run.record.identity.seed: run for run in kept})
     seeds = sorted(sides[0].keys() & sides[1].keys())
     return (sides[0][seeds[0]], sides[1][seeds[0]]) if seeds else None
 
 
-def browser(comparison: Comparison, key: str, seed: int) -> str:
+def browser(comparison: examples.Comparison, key: str, seed: int) -> str:
     """The HTML: a sentence with the counts, and on demand the examples with buttons that choose among them.
 
     Args:
@@ -93,41 +83,43 @@ def browser(comparison: Comparison, key: str, seed: int) -> str:
     )
     items = "".join(_item(one, comparison) for one in chosen)
     left_out = total - len(chosen)
-    examples = f"{len(chosen):,} of the {total:,} examples" if left_out else f"All {total:,} examples"
+    shown = f"{len(chosen):,} of the {total:,} examples" if left_out else f"All {total:,} examples"
     rest = f"<p>{left_out:,} are left out here; python -m results.examples prints them.</p>" if left_out else ""
     legend = f"An example is right if its {escape(comparison.metric)} is 100."
     signs = "<mark>Wrong</mark>: not in gold. <del>Missing</del>: only in gold."
     return (
-        f'<p>{text}</p><details class="more"><summary>{examples}</summary>'
+        f'<p>{text}</p><details class="more"><summary>{shown}</summary>'
         f'<div class="examples" role="group" aria-label="Test examples">{buttons}<p>{legend} {signs}</p>'
         f'<ol tabindex="0" aria-label="Examples">{items}</ol>{rest}</div></details>'
     )
 
 
-def choose_examples(comparison: Comparison) -> list[ComparedExample]:
+def choose_examples(comparison: examples.Comparison) -> list[examples.ComparedExample]:
     """At most MOST examples: as many fixed as broken and both wrong ones, while there are any; then the others."""
-    kinds = [[one for one in comparison.examples if one.outcome == outcome] for outcome in OUTCOMES.values()]
+    kinds = [[one for one in comparison.examples if one.outcome == outcome] for outcome in examples.OUTCOMES.values()]
     *differing, right = kinds
     in_turn = [one for together in zip_longest(*differing) for one in together if one]
     chosen = {id(one) for one in [*in_turn, *right][:MOST]}
     return [one for one in comparison.examples if id(one) in chosen]
 
 
-def _shown(name: str, chosen: Sequence[ComparedExample], counts: Mapping[str, int], total: int) -> str:
+def _shown(name: str, chosen: Sequence[examples.ComparedExample], counts: Mapping[str, int], total: int) -> str:
     """How many examples there are, and how many of them are here."""
     here = sum(name in ("all", _class(one)) for one in chosen)
     whole = total if name == "all" else counts[name.replace("-", " ")]
     return f"{here:,}" if here == whole else f"{here:,} of {whole:,}"
 
 
-def _class(one: ComparedExample) -> str:
+def _class(one: examples.ComparedExample) -> str:
     return one.outcome.replace(" ", "-")
 
 
-def _item(one: ComparedExample, comparison: Comparison) -> str:
+def _item(one: examples.ComparedExample, comparison: examples.Comparison) -> str:
     before, after = one.scores
-    scores = "" if one.outcome == BOTH_RIGHT else f", {escape(comparison.metric)} {before:.0f} → {after:.0f}"
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in example_texts(one.example))
+    scores = "" if one.outcome == examples.BOTH_RIGHT else f", {escape(comparison.metric)} {before:.0f} → {after:.0f}"
+    rows = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in examples.example_texts(one.example)
+    )
     rows += _output("gold", one, one.gold, True)
     for name, output, right in zip(comparison.runs, one.predicted, one.right, strict=True):
         rows += _output(name, one, output, right)
@@ -135,12 +127,12 @@ def _item(one: ComparedExample, comparison: Comparison) -> str:
     return f'<li class="{_class(one)}">{head}<dl>{rows}</dl></li>'
 
 
-def _output(name: str, one: ComparedExample, output: Fields, right: bool) -> str:
-    lines = output_lines(one.example, output, one.gold, right)
+def _output(name: str, one: examples.ComparedExample, output: examples.Fields, right: bool) -> str:
+    lines = examples.output_lines(one.example, output, one.gold, right)
     return f"<dt>{escape(name)}</dt><dd>{'<br>'.join(map(_line, lines))}</dd>"
 
 
-def _line(pieces: Sequence[OutputPiece]) -> str:
+def _line(pieces: Sequence[examples.OutputPiece]) -> str:
     shown = []
     for piece in pieces:
         tag = TAGS.get(piece.mark)

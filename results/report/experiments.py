@@ -84,19 +84,19 @@ def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
 
 
 def table_parts(
-    tables: Sequence[ExperimentTable], layers: Figure | None, found: Sequence[FoundRecord]
+    tables: Sequence[ExperimentTable], layers: Figure | None, records: Sequence[FoundRecord]
 ) -> list[PagePart]:
     """A table of one task belongs to that task; the others are one section, with the figure of all tasks' layers.
 
     Args:
         tables: What to show.
         layers: That figure, if there is one.
-        found: The records, for kinds of examples.
+        records: For kinds of examples.
     """
     parts, together = [], ""
     for number, table in enumerate(tables):
         (sheet,), notes = experiment_page(table, with_intervals=True)
-        items = "".join(f"<li>{_note(line)}</li>" for _, own in notes for line in own)
+        items = "".join(f"<li>{_note(line)}</li>" for _, section in notes for line in section)
         title = table.experiment.title  # the heading has it, the table need not
         shown = _table(replace(sheet, title=SCORES), title)
         figure = arm_gains(table)
@@ -105,7 +105,7 @@ def table_parts(
         html = f"{drawn}{shown}{_command(table.experiment)}{below}"
         tasks = {line.runs.task for line in table.lines}
         if len(tasks) == 1:
-            parts.append(PagePart(f"paper-{number}", title, html + _figures(_kinds(table, found)), tasks.pop()))
+            parts.append(PagePart(f"paper-{number}", title, html + _figures(_kinds(table, records)), tasks.pop()))
         else:
             together += f"<h3>{escape(title)}</h3>{html}"
     if layers:
@@ -124,12 +124,12 @@ def _command(experiment: Experiment) -> str:
     return f"<p>Runs what is missing: <code>{escape(typed_sweep(experiment, []))}</code></p>"
 
 
-def _kinds(table: ExperimentTable, found: Sequence[FoundRecord]) -> list[Figure]:
+def _kinds(table: ExperimentTable, records: Sequence[FoundRecord]) -> list[Figure]:
     """The gain on kinds of test examples, of rows with the task's own metric; other tasks have it in their blocks."""
     lines = [line for line in table.lines if line.spec.split == "test" and not line.spec.metric]
     figures = []
     for line in lines:
-        for panel, kinds in break_down([Panel(line.runs)], found).panels:
+        for panel, kinds in break_down([Panel(line.runs)], records).panels:
             figure = kind_gains(panel, kinds, arms_of(table.titles))
             figures.append(replace(figure, title=line.title, caption=f"{line.title}. {figure.caption}"))
     return figures

@@ -30,7 +30,7 @@ class PageInfo:
 
     made_at: str
     folders: Sequence[Path]
-    found: Sequence[FoundRecord]
+    records: Sequence[FoundRecord]
     out: Path
 
 
@@ -68,7 +68,7 @@ def page(
     """The whole page; `figures` are the main ones."""
     tasks = _tasks(blocks)
     places = {key: Place(task.number, task.name) for key, task in tasks.items()}
-    failed = [item for item in about.found if item.record.status == "failed"]
+    failed = [item for item in about.records if item.record.status == "failed"]
     content = [
         _section("scores", "Scores", _scores(summary, tasks, about) if summary.rows else ""),
         _section("reading", "How to read the figures", _reading(blocks)),
@@ -76,7 +76,7 @@ def page(
         *(_section(part.key, part.title, part.html) for part in parts if part.task not in tasks),
         _section("failures", f"Failures ({len(failed)})", failure_cards(failed)),
         _section("findings", "Findings", _findings(summary.findings)),
-        _section("runs", "Runs", run_cards(about.found, places)),
+        _section("runs", "Runs", run_cards(about.records, places)),
     ]
     first, second = summary.compared
     title = load_names().question if summary.with_paper else f"{summary.titles[second]} against {summary.titles[first]}"
@@ -136,7 +136,7 @@ def _section(key: str, title: str, content: str) -> str:
 
 def _lead(about: PageInfo) -> str:
     """How many runs there are, how long they took, and of which commit they are."""
-    records = [item.record for item in about.found]
+    records = [item.record for item in about.records]
     finished, failed = (sum(record.status == status for record in records) for status in ("finished", "failed"))
     parts = [f"{finished} finished of {counted(len(records))}"] + [f"{failed} failed"] * bool(failed)
     parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
@@ -181,7 +181,7 @@ def _scores(summary: Summary, tasks: Mapping[str, _Task], about: PageInfo) -> st
     """The table, the table of other settings on demand, and how the numbers were computed."""
     first, others = split_panels(summary.rows)
     first = sorted(first, key=lambda panel: panel.row.pair(panel.label) is None)  # what has no gain comes last
-    links = Links({item.record.fingerprint: item.path for item in about.found}, about.out.resolve().parent)
+    links = Links({item.record.fingerprint: item.path for item in about.records}, about.out.resolve().parent)
 
     def table(panels: Sequence[Panel], title: str) -> str:
         places = []
