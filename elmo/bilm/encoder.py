@@ -18,10 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm import fast
-from elmo.bilm.characters import character_ids
+from elmo.bilm.fast import Prepared, in_blocks
 from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
-from elmo.bilm.prepared_weights import Prepared
-from elmo.bilm.row_blocks import in_blocks
+from elmo.bilm.sentences import character_ids
 from elmo.common.device import upload
 from elmo.common.threads import at_once, side_by_side
 

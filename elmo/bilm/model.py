@@ -14,12 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.characters import END_OF_SENTENCE
 from elmo.bilm.encoder import WordMemory, encoder_of
-from elmo.bilm.lstm import Numbers, ProjectedLstm, ReadingOrder
-from elmo.bilm.lstm_on_gpu import LstmPair
+from elmo.bilm.lstm import LstmPair, Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.options import SIZES, BilmOptions
-from elmo.bilm.sentences import Sentence, check_sentences, numbered_words, padded
+from elmo.bilm.sentences import END_OF_SENTENCE, Sentence, check_sentences, numbered_words, padded
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError
 from elmo.common.threads import at_once, side_by_side

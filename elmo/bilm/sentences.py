@@ -1,4 +1,9 @@
-"""Sentences as lists of words: numbers for their words, and padding of their layers."""
+"""Sentences as lists of words, their padding, and the character ids of words.
+
+Ids are as in bilm-tf: UTF-8 bytes between two boundary marks, then padding. They are row numbers of the embedding in
+weight files. AllenNLP adds one to each id and uses row 0 for padded positions of a sentence; here only distinct words
+are encoded, so that row is not needed.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,21 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
-from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.common.device import upload
 from elmo.common.errors import InputError, excerpt
 
 Sentence = Sequence[str]
+
+# Ids 0..255 are bytes.
+SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, PADDING = range(256, 261)
+
+# The marks around each sentence are words of one character, also where they occur in running text, as in bilm-tf.
+START_OF_SENTENCE = "<S>"
+END_OF_SENTENCE = "</S>"
+_MARKS = {START_OF_SENTENCE: SENTENCE_START, END_OF_SENTENCE: SENTENCE_END}
 
 
 def padded(tokens: Tensor, sentences: Sequence[Sentence]) -> Tensor:
@@ -47,3 +60,28 @@ def check_sentences(sentences: Sequence[Sentence]) -> None:
                     f"expected words as text, found {excerpt(word)} in the sentence {excerpt(list(sentence))}. Convert "
                     "it to text, or leave it out"
                 )
+
+
+def spell(word: str, max_characters: int = 50) -> list[int]:
+    """The ids of a word without padding: [start, bytes..., end], at most `max_characters` long."""
+    if word in _MARKS:
+        return [WORD_START, _MARKS[word], WORD_END]
+    # "ignore" drops lone surrogates, which have no bytes, as bilm-tf does.
+    return [WORD_START, *word.encode("utf-8", "ignore")[: max_characters - 2], WORD_END]
+
+
+def character_ids(words: Sequence[str], max_characters: int = 50, room: int | None = None) -> npt.NDArray[np.int64]:
+    """The padded ids of some words, (words, characters).
+
+    Args:
+        words: the words, one for each row of the result.
+        max_characters: the width that the biLM was trained with.
+        room: padding to keep after the longest word (up to `max_characters`); None pads to `max_characters`.
+    """
+    spelled = [spell(word, max_characters) for word in words]
+    longest = max((len(ids) for ids in spelled), default=0)
+    width = max_characters if room is None else min(max_characters, longest + room)
+    table = np.full((len(words), width), PADDING, dtype=np.int64)
+    for row, ids in zip(table, spelled, strict=True):
+        row[: len(ids)] = ids
+    return table

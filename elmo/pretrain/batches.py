@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.bilm.characters import PADDING, WORD_END, WORD_START, character_ids, spell
+from elmo.bilm.sentences import PADDING, WORD_END, WORD_START, character_ids, spell
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START, UNKNOWN, Sentences, TokenStore, offsets_of
 
 IGNORED = -1

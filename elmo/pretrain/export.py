@@ -6,25 +6,25 @@
         vocabulary.txt.gz   one word per line, in the order of rows
         output.hdf5         weight (words, dim) int8, scale (words,) and bias (words,) float16; attribute `tokenise`
 
-Rows are compressed. If they are larger than `export.softmax_mb` allows, rare words are rounded more coarsely: the cost
-of an error in perplexity grows with the square of its size times the frequency of its word, and frequency falls as one
-over the rank, so the error may grow as the square root of the rank.
+Rows are compressed.
 """
 
 from __future__ import annotations
 
 import gzip
+import os
+import platform
+import shlex
 import shutil
 import zlib
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import torch
-from torch import Tensor
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
@@ -33,15 +33,15 @@ from elmo.common.errors import InputError
 from elmo.common.files import replacing
 from elmo.download.published import BILMS
 from elmo.names import shipped_names
+from elmo.pretrain.batches import MASKED, REPLACED
+from elmo.pretrain.corpus.text import WINDOW
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
+from elmo.pretrain.objective import OBJECTIVES, Objective
 from elmo.sources.masked import MaskedLm, load_either, save_masked
 from elmo.sources.source import FrozenSource
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
-# Of compression: with few levels, 9 is 30 times slower and saves 9 %.
-_EFFORT = 4
-_SAMPLE = 1 << 21  # weights, to estimate the size of a file
 
 
 @dataclass(frozen=True)
@@ -53,57 +53,22 @@ class Output:
     tokenise: str
 
 
-def save_output(output: Output, folder: Path, most_bytes: int | None = None) -> None:
-    """Writes an output layer to a folder of at most `most_bytes` bytes, as far as rounding allows; None: any size."""
+def save_output(output: Output, folder: Path) -> None:
+    """Writes an output layer to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{word}\n" for word in output.vocabulary).encode()
     with replacing(folder / VOCABULARY) as partial:
         partial.write_bytes(gzip.compress(text, 9, mtime=0))  # no time stamp: equal contents give equal files
     weight, bias = output.layer.weight.detach().float().cpu(), output.layer.bias.detach().float().cpu()
-    levels = torch.full((len(weight),), float(LEVELS))
-    if most_bytes is not None:
-        levels = _fitting(weight, most_bytes - (folder / VOCABULARY).stat().st_size)
+    # Round the step before dividing by it, so that its rounding adds no error.
+    scale = (weight.abs().amax(dim=1).clamp(min=1e-3) / LEVELS).half()
+    rounded = (weight / scale.float()[:, None]).round().clamp(-LEVELS, LEVELS).to(torch.int8)
     with replacing(folder / WEIGHTS) as partial, h5py.File(partial, "w") as file:
-        rounded, scale = _rounded(weight, levels)
         chunk = (min(1024, len(weight)), weight.shape[1])  # whole rows, of words that are rounded alike
-        file.create_dataset("weight", data=rounded.numpy(), chunks=chunk, compression="gzip", compression_opts=_EFFORT)
+        file.create_dataset("weight", data=rounded.numpy(), chunks=chunk, compression="gzip", compression_opts=4)
         file.create_dataset("scale", data=scale.numpy())
         file.create_dataset("bias", data=bias.half().numpy())
         file.attrs["tokenise"] = output.tokenise
-
-
-def _fitting(weight: Tensor, most_bytes: int) -> Tensor:
-    """The levels of each row, as fine as `most_bytes` allow, (words,)."""
-
-    def levels(fine: int) -> Tensor:
-        ranks = torch.arange(1, len(weight) + 1)
-        return (LEVELS * (fine / ranks).sqrt()).round().clamp(2, LEVELS)
-
-    def fits(fine: int) -> bool:
-        return _estimated(weight, levels(fine)) <= most_bytes
-
-    choices = [len(weight)]  # words with all levels; fewer give a smaller file
-    while choices[-1] > 1:
-        choices.append(choices[-1] * 7 // 8)
-    # The first is tried alone: a second level count in a file may cost more than it saves.
-    return levels(
-        choices[0] if fits(choices[0]) else choices[bisect_left(choices, True, 1, len(choices) - 1, key=fits)]
-    )
-
-
-def _rounded(weight: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows in integer steps, and the size of a step in each row."""
-    # Round the step before dividing by it, so that its rounding adds no error.
-    scale = (weight.abs().amax(dim=1).clamp(min=1e-3) / levels).half()
-    return (weight / scale.float()[:, None]).round().clamp(-LEVELS, LEVELS).to(torch.int8), scale
-
-
-def _estimated(weight: Tensor, levels: Tensor) -> int:
-    """Estimates the size of the file in bytes from a sample of its rows, slightly too high."""
-    every = max(1, weight.numel() // _SAMPLE)
-    sample = _rounded(weight[::every], levels[::every])[0].numpy().tobytes()
-    per_row = len(zlib.compress(sample, _EFFORT)) / len(weight[::every]) + 4  # scale and bias
-    return int(per_row * 1.004 * len(weight)) + 20_000
 
 
 def load_output(folder: Path) -> Output:
@@ -187,7 +152,6 @@ def export(
     output: Output,
     folder: Path,
     name: str,
-    softmax_mb: float | None = None,
     weights: str = "float16",
 ) -> Path:
     """Writes all files except the card into a folder that appears only when it is complete; it replaces an earlier one.
@@ -197,7 +161,6 @@ def export(
         output: its output layer.
         folder: of the export.
         name: of the model.
-        softmax_mb: most megabytes of the output layer; None: any size.
         weights: precision of weights.safetensors; bilm-tf's file is always in float32.
 
     Returns:
@@ -211,7 +174,7 @@ def export(
         save_bilm(core, partial / "bilm-tf" / "weights.hdf5")
     else:
         save_masked(core, file, PRECISIONS[weights])
-    save_output(output, partial / f"{name}-softmax", None if softmax_mb is None else int(softmax_mb * 1e6))
+    save_output(output, partial / f"{name}-softmax")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return folder / name
@@ -222,3 +185,167 @@ def rounding_errors(rounded: FrozenSource, exact: FrozenSource, sentences: Seque
     found, wanted = (source.token_layers(sentences).double().flatten(1) for source in (rounded, exact))
     errors: list[float] = ((found - wanted).norm(dim=1) / wanted.norm(dim=1)).tolist()
     return errors
+
+
+_MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
+ROUNDING_SENTENCES = 200  # at most, to measure how far int8 weights change layers
+_OF_THE_VOCABULARY = ("vocabulary_size", "train_unknown", "heldout_unknown")
+
+
+def hardware(device: torch.device, world: int) -> str:
+    """The machine in one line."""
+    torch_version = f"torch {torch.__version__}"
+    if device.type == "cuda":
+        return f"{world} x {torch.cuda.get_device_name(device)}, {torch_version}"
+    return f"CPU ({platform.machine()}, {os.cpu_count()} cores), {torch_version}"
+
+
+def card(facts: Mapping[str, Any]) -> str:
+    """The text of card.md, from the content of finished.json."""
+    settings, position = facts["settings"], facts["position"]
+    how = settings["training"]
+    objective = OBJECTIVES[settings["objective"]]
+    weighted = any("weight" in item for item in facts["sources"])
+    sources = "\n".join(
+        f"| {item['name']} | {item['bytes']:,} | `{item['sha256']}` |"
+        + (f" {item.get('weight', 1):g} |" if weighted else "")
+        for item in facts["sources"]
+    )
+    # The store counts its own vocabulary, which is not the model's if that was given.
+    unused = _OF_THE_VOCABULARY if settings["init"] or settings["vocabulary_of"] else ()
+    shown = {name: value for name, value in facts["counts"].items() if name not in unused}
+    counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items())
+    wiki = any("wiki" in item["name"].lower() for item in facts["sources"])
+    notes = [f"Licence of the text: {settings['licence'] or 'not stated'}."]
+    if wiki:
+        notes.append("The text holds Wikipedia articles: paragraphs of the SQuAD dev set may occur in it.")
+    if weighted:
+        notes.append(
+            "A weight is how often each training sentence occurs in a pass; counts include the copies. "
+            "Held-out text is not repeated."
+        )
+    if how["recase"]:
+        notes.append(
+            f"{how['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third "
+            "with a capital at the beginning of every word. Held-out text keeps its case."
+        )
+    if facts["exclude"]:
+        names = ", ".join(item["name"] for item in facts["exclude"])
+        notes.append(
+            f"Paragraphs left out: {facts['counts']['excluded_paragraphs']:,}, which share {WINDOW} letters and digits "
+            f"in a row with {names}."
+        )
+    shape = f"{_shape(settings)}, input {settings['input']}"
+    if settings["init"]:
+        shape = f"as in `{settings['init']}`"
+        notes.append(f"Training continued from the weights `{settings['init']}`, with their shape and vocabulary.")
+    weights = settings["export"]["weights"]
+    if weights == "int8":
+        weights = "int8, one scale per output row; biases, filters and their projection in float16"
+    precision = "bfloat16 on a GPU, float32 on a CPU" if how["precision"] == "auto" else how["precision"]
+    return f"""# {objective.title} {settings["name"]}
+
+{shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted;
+weights in {weights}.
+
+## Held-out {objective.kind}
+
+{_measured(facts, objective)}
+{_hardly_trained(facts)}
+Terms: {objective.terms};
+{_vocabulary(settings)}; {_held_out(facts)}.
+{_rounding(facts)}
+## Text
+
+| file | bytes | sha256 |{" weight |" * weighted}
+|---|---|---|{"---|" * weighted}
+{sources}
+
+Tokenised with `tokenise={settings["tokenise"]}`. {counts[:1].upper()}{counts[1:]}.
+{chr(10).join(notes)}
+
+## Training
+
+| | |
+|---|---|
+| steps | {position["step"]:,} |
+| tokens seen, </S> counted | {position["tokens"]:,} |
+| passes over the text | {facts["passes"]:.2g} |
+| minutes | {position["seconds"] / 60:.1f} |
+| tokens a second | {facts["tokens_per_second"]:,.0f} |
+| hardware | {facts["hardware"]} |
+| batch, learning rate, dropout | {how["batch_tokens"]:,} tokens, {how["learning_rate"]:g}, {how["dropout"]:g} |
+| negatives | {how["negatives"]:,} |
+| course of the rate | up over {how["warmup"]:.1%} of the budget, then a cosine down to {how["final_rate"]:.1%} |
+| Adam's beta2, gradient norm at most | {how["beta2"]:g}, {how["clip_norm"]:g} |
+| precision of products | {precision} |
+| seed | {settings["seed"]} |
+
+```
+python -m elmo.pretrain {shlex.join(facts["command"])}
+```
+"""
+
+
+def _shape(settings: Mapping[str, Any]) -> str:
+    model, masked = settings["model"], settings["masked"]
+    if settings["objective"] == "bilm":
+        return f"LSTM {model['cell_dim']}/{model['projection_dim']}, {model['n_layers']} layers each way"
+    return (
+        f"Transformer {masked['dim']}/{masked['feedforward_dim']}, {masked['n_layers']} layers of {masked['n_heads']} "
+        f"heads, {masked['chosen']:.0%} of the words chosen ({MASKED:.0%} of them masked, {REPLACED:.0%} replaced)"
+    )
+
+
+def _hardly_trained(facts: Mapping[str, Any]) -> str:
+    if facts["passes"] >= 1 or facts["settings"]["init"]:
+        return ""
+    return f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
+
+
+def _vocabulary(settings: Mapping[str, Any]) -> str:
+    other = settings["init"] or settings["vocabulary_of"]
+    return f"vocabulary: the words that `{other}` predicts" if other else "vocabulary chosen on the training text only"
+
+
+def _held_out(facts: Mapping[str, Any]) -> str:
+    settings, counts = facts["settings"], facts["counts"]
+    share = f"{settings['heldout_fraction']:.2%}"
+    if settings["heldout_unit"] == "paragraph":
+        return f"""held out are single paragraphs ({share} of them,
+chosen by a hash of their text). Other paragraphs of these documents were trained on: expect a higher perplexity on
+unseen documents"""
+    return f"""held out are {counts["heldout_documents"]:,} of {counts["documents"]:,} documents
+({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; long files
+without blank lines, and text of fewer than 20 documents, are cut into stretches of
+{counts["stretch_paragraphs"]:,} paragraphs"""
+
+
+def _rounding(facts: Mapping[str, Any]) -> str:
+    if "rounding" not in facts:
+        return ""
+    shares = ", ".join(f"{share:.2%} (layer {number})" for number, share in enumerate(facts["rounding"]))
+    text = "heldout" if facts["counts"]["heldout_sentences"] else "train"
+    sentences = min(ROUNDING_SENTENCES, facts["counts"][f"{text}_sentences"])
+    return f"""
+## Rounding
+
+The layers of these int8 weights differ from those of the trained weights by {shares}
+of their length, on {sentences:,} sentences of the {"held-out" if text == "heldout" else "training"} text.
+"""
+
+
+def _measured(facts: Mapping[str, Any], objective: Objective) -> str:
+    rows = [
+        {"": _MEASURED[name], **objective.figures(values)}
+        | {"predictions": f"{values['tokens']:,}", "words that are <UNK>": f"{values['unknown_rate']:.2%}"}
+        for name, values in facts[objective.kind.replace(" ", "_")].items()
+    ]
+    if not rows:
+        return "Not measured: no text was held out."
+    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _shown(value: object) -> str:
+    return f"{value:.2%}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.bilm.characters import PADDING
 from elmo.bilm.encoder import CharacterEncoder, Highway
 from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import BilmOptions
 from elmo.bilm.recurrence import lstm_layers
+from elmo.bilm.sentences import PADDING
 from elmo.pretrain.batches import Profile
 from elmo.pretrain.corpus.token_store import UNKNOWN
 from elmo.sources.masked import MaskedLm, MaskedOptions, random_masked

@@ -29,8 +29,8 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Meter
 from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batcher, BatchPlan, JoinedBatcher, MaskedBatcher, Text
 from elmo.pretrain.language_model import LanguageModel, word_vectors
-from elmo.pretrain.parallel import ALONE, Workers
 from elmo.pretrain.settings import Settings
+from elmo.pretrain.step import ALONE, Workers
 from elmo.sources.masked import MaskedLm, MaskedOptions
 
 TOKENS_AT_ONCE = 16_384  # when text is measured

@@ -17,9 +17,8 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.progress import Meter
 from elmo.pretrain.batches import Text, text_of_words, texts_of_store
-from elmo.pretrain.corpus.drawing import splitmix, uniform
-from elmo.pretrain.corpus.overlap import WINDOW, shared
-from elmo.pretrain.corpus.sources import CONTINUES, find_sources, lines, read_blocks
+from elmo.pretrain.corpus.build import splitmix, uniform
+from elmo.pretrain.corpus.text import CONTINUES, WINDOW, find_sources, lines, read_blocks, shared
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
 from elmo.pretrain.export import Output, load_model
 from elmo.pretrain.objective import OBJECTIVES, objective_of

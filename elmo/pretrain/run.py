@@ -20,16 +20,24 @@ from elmo.common.files import explain_full_disk, replacing
 from elmo.common.processes import alone
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
-from elmo.pretrain.card import ROUNDING_SENTENCES, card, hardware
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.export import Output, export, find_output, load_model, load_output, rounding_errors, softmax_folder
+from elmo.pretrain.export import (
+    ROUNDING_SENTENCES,
+    Output,
+    card,
+    export,
+    find_output,
+    hardware,
+    load_model,
+    load_output,
+    rounding_errors,
+)
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
-from elmo.pretrain.parallel import Workers, started
-from elmo.pretrain.run_folder import CurveRow, RunFolder
 from elmo.pretrain.settings import Settings
-from elmo.pretrain.train import check_finite, precision, train
+from elmo.pretrain.step import Workers, started
+from elmo.pretrain.train import CurveRow, RunFolder, check_finite, precision, train
 
 MEASURED = {"before": "before training", "trained": "trained", "exported": "exported files"}
 
@@ -86,8 +94,8 @@ def _pretrain(
     folder = RunFolder(out, identity, 4 * 9 * _size(model))
     if (made := folder.made_with()) is not None:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / made['name'] / 'card.md'}")
-        if made.get("export", asked := asdict(settings.export)) != asked:
-            warning = f"warning: its export has {made['export']}, not {asked}; python -m elmo.convert changes weights"
+        if (weights := made.get("export", {}).get("weights", "float16")) != settings.export.weights:
+            warning = f"warning: its weights are in {weights}, not {settings.export.weights}; elmo.convert changes them"
             print_line(console, warning, style="yellow")
         return
     width = model.core.encoder.options.max_characters
@@ -108,16 +116,11 @@ def _pretrain(
         trained = measure(model, "", precision(settings.training.precision, device))
         check_finite(objective, trained, "the trained model")
         print_line(console, f"exporting to {out / 'export'}")
-        chosen = settings.export
         output = Output(model.output, vocabulary, settings.tokenise)
-        target = export(model.core, output, out / "export", settings.name, chosen.softmax_mb, chosen.weights)
-        size = sum(file.stat().st_size for file in softmax_folder(target).iterdir()) / 1e6
-        if chosen.softmax_mb is not None and size > chosen.softmax_mb:
-            warning = f"warning: export.softmax_mb={chosen.softmax_mb:g}, but the output layer takes {size:.3g} MB"
-            print_line(console, f"{warning}; a smaller vocabulary needs less", style="yellow")
+        target = export(model.core, output, out / "export", settings.name, settings.export.weights)
         files = load_model(target)[0].to(device)
         exported = measure(files, "of exported files")
-        check_finite(objective, exported, f"the exported files, {target}, in {chosen.weights}")
+        check_finite(objective, exported, f"the exported files, {target}, in {settings.export.weights}")
         measured = {"before": before, "trained": trained, "exported": exported}
         facts = {
             "command": command,
@@ -133,7 +136,7 @@ def _pretrain(
             "tokens_per_second": position.tokens_per_second,
             objective.kind.replace(" ", "_"): {name: values for name, values in measured.items() if values},
         }
-        if chosen.weights == "int8":
+        if settings.export.weights == "int8":
             text = store.heldout if len(store.heldout) else store.train
             sample = [store.words(text[number]) for number in range(min(ROUNDING_SENTENCES, len(text)))]
             facts["rounding"] = rounding_errors(files.core, model.core, sample)

@@ -191,19 +191,14 @@ class Export:
     """What to write at the end.
 
     Attributes:
-        softmax_mb: most megabytes (10^6 bytes) of the output layer, NAME-softmax: the weights of rare words are rounded
-            more coarsely until it fits. null rounds all to 8 bits. The shipped `small` has 13.
         weights: precision of the biLM in export/NAME: float16, float32, or int8 with one scale per output row, half the
             size of float16; the card then says how far that changes its layers. export/bilm-tf is always in float32.
     """
 
-    softmax_mb: float | None = None
     weights: str = "float16"
 
     def __post_init__(self) -> None:
         checks.one_of(PRECISIONS, "export.weights", self.weights)
-        checks.positive("export.softmax_mb", self.softmax_mb)
-        checks.finite(asdict(self), "export.")
 
 
 @dataclass
@@ -303,7 +298,7 @@ class Settings:
             else:
                 flat[name] = value
         of_text = ("corpus", "exclude", "workers", "store", "heldout_seed", "training.recase")
-        of_export = ("name", "licence", "export.softmax_mb", "export.weights")
+        of_export = ("name", "licence", "export.weights")
         for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):
             del flat[name]
         if self.vocabulary_of is None:  # as in runs from before these settings existed

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.model import Bilm
 from elmo.bilm.recurrence import lstm_layers
-from elmo.bilm.sentences import Sentence, check_sentences, numbered_words
+from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, options_text, weights_file
 from elmo.common.device import upload
 from elmo.common.files import FileState, states_of

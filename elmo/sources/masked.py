@@ -19,13 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.bilm.characters import END_OF_SENTENCE, START_OF_SENTENCE
 from elmo.bilm.encoder import WordMemory, encoder_of
+from elmo.bilm.fast import in_blocks
 from elmo.bilm.lstm import Numbers
 from elmo.bilm.model import Bilm, draw_weights, weights_hash
 from elmo.bilm.options import REMEDY, BilmOptions, json_object
-from elmo.bilm.row_blocks import in_blocks
-from elmo.bilm.sentences import Sentence, check_sentences, numbered_words
+from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import (
     Entry,
     find_weights,

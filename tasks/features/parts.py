@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from elmo.bilm.characters import spell
+from elmo.bilm.sentences import spell
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import Located
 from tasks.batch import Sentence

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.characters import character_ids
 from elmo.bilm.options import N_CHARACTERS
+from elmo.bilm.sentences import character_ids
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.word_vectors import FileVectors, open_vectors

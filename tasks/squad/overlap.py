@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.pretrain.corpus.overlap import WINDOW, shared
-from elmo.pretrain.corpus.sources import find_sources
+from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
 from results.breakdown.group_files import add_groups
 from results.records.metric import Grouping
 from tasks.data.datasets import hash_of_files

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import fast
-from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
+from elmo.bilm.lstm import unclipped_torch_lstm
 from elmo.kernels.c_library import SWITCH
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text

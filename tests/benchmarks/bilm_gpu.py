@@ -30,8 +30,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import elmo.store.cached_layers
 from elmo import SIZES, Bilm, random_bilm
-from elmo.bilm import lstm_on_gpu
-from elmo.bilm.lstm_on_gpu import unclipped_torch_lstm
+from elmo.bilm import lstm as lstm_on_gpu
+from elmo.bilm.lstm import unclipped_torch_lstm
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import open_shelf
 from tests.benchmarks import text

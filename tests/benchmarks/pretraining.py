@@ -21,9 +21,8 @@ from elmo.common.device import choose_device
 from elmo.pretrain.batches import Spelling, Text, texts_of_store
 from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
 from elmo.pretrain.language_model import LanguageModel
-from elmo.pretrain.run_folder import CurveRow, RunFolder
 from elmo.pretrain.settings import Budget, Settings, Training
-from elmo.pretrain.train import train
+from elmo.pretrain.train import CurveRow, RunFolder, train
 
 WORDS = 100_000
 LINE_EVERY = 10  # steps between lines of the curve

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from elmo import SIZES, random_bilm
-from elmo.bilm.characters import WORD_END, WORD_START, spell
+from elmo.bilm.sentences import WORD_END, WORD_START, spell
 from elmo.neighbours import EXAMPLE
 from elmo.tokeniser import tokenise
 

@@ -28,9 +28,9 @@ from elmo.embed.lines import read_text
 from elmo.embed.one_file import EmbedSettings
 from elmo.embed.shards import MANIFEST, InputFile, ShardsJob, noted, unfinished
 from elmo.pretrain.corpus.shards import Shard, make_shards
-from elmo.pretrain.corpus.sources import find_sources, lines, read_blocks
+from elmo.pretrain.corpus.text import find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.run_folder import Position, RunFolder
+from elmo.pretrain.train import Position, RunFolder
 from elmo.sources.character_lm import read_pair
 from elmo.sources.cove import Cove
 from elmo.sources.masked import load_either, random_masked, save_masked

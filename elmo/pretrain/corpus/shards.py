@@ -24,8 +24,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import UNREADABLE, read_own_json, replacing, write_json
 from elmo.common.processes import ahead, end_with_parent
 from elmo.common.progress import Meter
-from elmo.pretrain.corpus.overlap import Excluded
-from elmo.pretrain.corpus.sources import CONTINUES, Block, SourceFile, lines, read_blocks
+from elmo.pretrain.corpus.text import CONTINUES, Block, Excluded, SourceFile, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 

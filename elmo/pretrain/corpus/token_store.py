@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import read_json, sha256_of
-from elmo.pretrain.corpus.sources import BLOCK_BYTES
+from elmo.pretrain.corpus.text import BLOCK_BYTES
 from elmo.tokeniser import Tokenise
 
 FORMAT: Final = "elmo token store"

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from elmo.bilm.characters import character_ids
 from elmo.bilm.model import Bilm
+from elmo.bilm.sentences import character_ids
 from tests.benchmarks.measuring.timing import Rounds
 
 NAME = "AllenNLP's way"

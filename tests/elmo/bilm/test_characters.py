@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from elmo.bilm.characters import character_ids, spell
+from elmo.bilm.sentences import character_ids, spell
 
 START, END, PAD = 258, 259, 260
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from elmo.bilm import encoder
-from elmo.bilm.characters import character_ids
+from elmo.bilm.sentences import character_ids
 from elmo.bilm.weight_files import load_bilm
 from tests.elmo import naive
 

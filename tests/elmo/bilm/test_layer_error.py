@@ -8,8 +8,7 @@ import torch
 
 from elmo import load_bilm
 from elmo.bilm import fast
-from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
-from elmo.bilm.lstm_on_gpu import LstmPair
+from elmo.bilm.lstm import LstmPair, ProjectedLstm, ReadingOrder
 from tests.elmo.bilm.layer_error import LONG_LINE, exact_layers, layer_errors, sentences
 
 LIMIT = 2e-5

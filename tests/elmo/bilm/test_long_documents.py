@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 import elmo.common.threads
 from elmo import BilmOptions, random_bilm
-from elmo.bilm import lstm, lstm_on_gpu
+from elmo.bilm import lstm
 from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
 from elmo.embed.one_file import EmbedSettings, embed_file
@@ -39,8 +39,8 @@ def bilm(monkeypatch):
     """A biLM with gates wider than its layers, as at all real sizes, computed in torch so that results are visible."""
     monkeypatch.setattr(elmo.common.threads, "available_cores", lambda: 1)
     monkeypatch.setenv("ELMO_KERNEL", "0")
-    for module in (lstm, lstm_on_gpu):
-        monkeypatch.setattr(module, "GATES_AHEAD", 2**12)
+    for name in ("GATES_AHEAD", "GATES_AHEAD_ON_GPU"):
+        monkeypatch.setattr(lstm, name, 2**12)
     return random_bilm(BilmOptions(cell_dim=64, projection_dim=8, filters=((1, 8), (3, 8)), n_highway=0), seed=1)
 
 
@@ -54,8 +54,8 @@ def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
         with Largest() as largest:
             bilm.token_layers(SENTENCES)
         assert largest.bytes == layer_bytes(bilm)
-    for module in (lstm, lstm_on_gpu):
-        monkeypatch.setattr(module, "GATES_AHEAD", 2**40)
+    for name in ("GATES_AHEAD", "GATES_AHEAD_ON_GPU"):
+        monkeypatch.setattr(lstm, name, 2**40)
     with Largest() as largest:
         bilm.token_layers(SENTENCES)
     assert largest.bytes > 4 * layer_bytes(bilm), "without the bound on gates this test would notice"

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from elmo.bilm.fast import in_blocks
 from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
-from elmo.bilm.row_blocks import in_blocks
 from elmo.common.threads import torch_threads
 from tests.elmo import naive
 

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from elmo import BilmOptions, CarriedState, random_bilm
-from elmo.bilm import lstm_on_gpu
-from elmo.bilm.lstm import ProjectedLstm, ReadingOrder, in_parts
-from elmo.bilm.lstm_on_gpu import LstmPair
+from elmo.bilm import lstm as lstm_on_gpu
+from elmo.bilm.lstm import LstmPair, ProjectedLstm, ReadingOrder, in_parts
 from elmo.bilm.model import Bilm
 
 INPUT, CELL, PROJECTION = 5, 11, 4
@@ -55,14 +54,14 @@ def compare(clips, dtype, tolerance):
 @pytest.mark.parametrize(("clips", "cudnn"), [*((clips, False) for clips in CLIPS), ((None, None), True)])
 @pytest.mark.parametrize("gates_ahead", [1, 8 * CELL * 10, 2**28])
 def test_a_pair_equals_two_lstms(clips, cudnn, gates_ahead, monkeypatch):
-    monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD", gates_ahead)
+    monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD_ON_GPU", gates_ahead)
     monkeypatch.setattr(LstmPair, "_can_use_cudnn", lambda self, x: cudnn)
     compare(clips, torch.float64, 1e-10)
 
 
 INTERPRETED = """
 import torch
-from elmo.bilm import lstm_on_gpu as lstm_pair
+from elmo.bilm import lstm as lstm_pair
 from elmo.kernels import pointwise_in_triton as in_triton
 from tests.elmo.bilm.test_lstm_on_gpu import CLIPS, compare
 
@@ -158,7 +157,7 @@ def test_the_bilm_has_the_same_layers_either_way(clip, monkeypatch):
     [(0.2, 24, 2.0), (None, 24, 2.0), (3.0, 1536, 1.2), (None, 1536, 1.2), (0.2, 1500, 2.0)],
 )
 def test_gpu_and_cpu_agree(clip, size, gain, gates_ahead, cudnn, monkeypatch):
-    monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD", gates_ahead)
+    monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD_ON_GPU", gates_ahead)
     monkeypatch.setattr(lstm_on_gpu, "CUDNN_WHERE_UNCLIPPED", cudnn)
     bilm = bilm_of(clip, size, gain)
     batches = [SENTENCES, SENTENCES[3:], [[]], [["one"]], SENTENCES[::-1]]

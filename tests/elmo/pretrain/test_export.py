@@ -9,7 +9,6 @@ import torch
 from elmo import load_bilm, names
 from elmo.bilm.recurrence import lstm_layers
 from elmo.common.errors import InputError
-from elmo.pretrain import export as export_module
 from elmo.pretrain.batches import BatchPlan, JoinedBatcher, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.export import Output, export, load_model, load_output, save_output, softmax_folder
@@ -120,43 +119,6 @@ def test_an_output_layer_in_another_file_is_not_read(tmp_path):
         file.create_dataset("bias", shape, kind, external=[(str(tmp_path / "secret"), 0, h5py.h5f.UNLIMITED)])
     with pytest.raises(InputError, match=r"/bias: expected its values in this file"):
         load_output(tmp_path)
-
-
-def test_a_size_limit_costs_precision_of_rare_words_first(tmp_path):
-    torch.manual_seed(0)
-    layer = OutputLayer(20_000, 32)
-    torch.nn.init.normal_(layer.weight)
-    words = [*SPECIALS, *(f"w{i}" for i in range(19_997))]
-    save_output(Output(layer, words, "ptb"), tmp_path / "all")
-    whole = sum(path.stat().st_size for path in (tmp_path / "all").iterdir())
-    save_output(Output(layer, words, "ptb"), tmp_path / "less", most_bytes=whole * 3 // 4)
-    assert sum(path.stat().st_size for path in (tmp_path / "less").iterdir()) <= whole * 3 // 4
-    error = (load_output(tmp_path / "less").layer.weight - layer.weight).detach().norm(dim=1)
-    assert error[:1000].mean() < 0.5 * error[-1000:].mean() < 2.0
-
-
-def test_the_limit_is_met_with_the_finest_rounding_that_fits(tmp_path, monkeypatch):
-    """Bisection against trying every choice, for several limits; without a limit no size is estimated."""
-    torch.manual_seed(1)
-    weight = torch.randn(1500, 64)
-    sizes = {}
-    fine = len(weight)
-    while fine > 1:
-        ranks = torch.arange(1, len(weight) + 1)
-        levels = (127 * (fine / ranks).sqrt()).round().clamp(2, 127)
-        sizes[fine] = (export_module._estimated(weight, levels), levels)
-        fine = fine * 7 // 8
-    coarsest, finest = min(size for size, _ in sizes.values()), sizes[len(weight)][0]
-    for limit in (finest, *range(coarsest, finest, (finest - coarsest) // 6)):
-        wanted = next(levels for size, levels in sizes.values() if size <= limit)
-        assert torch.equal(export_module._fitting(weight, limit), wanted)
-    assert export_module._fitting(weight, 0)[1:].max() < 127
-
-    def estimated(*_):
-        raise AssertionError
-
-    monkeypatch.setattr(export_module, "_estimated", estimated)
-    save_output(Output(OutputLayer(50, 16), [*SPECIALS, *map(str, range(47))], "ptb"), tmp_path)
 
 
 @pytest.mark.parametrize("weights", [".", "weights.safetensors", "inner/.."])

@@ -108,7 +108,7 @@ def test_rounding_pads_little_and_gives_few_lengths():
 def test_spelling_equals_the_frozen_encoders():
     words = [*SPECIALS, "a", "naïve", "包袱", "x" * 60, "é" * 30, ""]
     spelling = Spelling.of_words(words, 50)
-    from elmo.bilm.characters import character_ids, spell
+    from elmo.bilm.sentences import character_ids, spell
 
     assert (spelling.ids == character_ids(words, 50)).all()
     assert spelling.lengths.tolist() == [len(spell(word)) for word in words]

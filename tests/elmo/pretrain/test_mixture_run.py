@@ -18,7 +18,6 @@ END_OF_A_RUN = (
     "100.0 %  step 2",
     "perplexity: 100 %",
     "exporting to ",
-    "warning: export.softmax_mb=0.001, but the output layer takes 0.0",
     "perplexity of exported files: 100 %",
     "2 steps",
 )
@@ -47,7 +46,7 @@ def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_p
     taken.write_text("A paragraph of a test set , which must not occur in the text of a biLM , to be fair .\n")
     said = io.StringIO()
     wanted = settings(text, tmp_path / "out", 2, training={"recase": 0.1}, exclude=[str(taken)])
-    wanted = replace(wanted, corpus=[f"{text}*2", str(taken)], export=Export(softmax_mb=0.001, weights="int8"))
+    wanted = replace(wanted, corpus=[f"{text}*2", str(taken)], export=Export(weights="int8"))
     pretrain(wanted, [], Console(file=said, width=200))
     lines = said.getvalue().splitlines()
     at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in END_OF_A_RUN]
@@ -67,4 +66,4 @@ def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_p
     pretrain(replace(wanted, name="other", export=Export()), [], Console(file=said, width=200))
     finished, warning = said.getvalue().splitlines()[-2:]
     assert finished.endswith("this run is finished; see " + str(tmp_path / "out" / "export" / "tiny" / "card.md"))
-    assert "'weights': 'int8'}, not {'softmax_mb': None, 'weights': 'float16'}" in warning
+    assert "its weights are in int8, not float16" in warning

@@ -10,9 +10,8 @@ from elmo.common.errors import InputError
 from elmo.pretrain import objective
 from elmo.pretrain import perplexity as command
 from elmo.pretrain.batches import text_of_words, texts_of_store
-from elmo.pretrain.corpus import overlap
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
-from elmo.pretrain.corpus.sources import find_sources
+from elmo.pretrain.corpus.text import find_sources, shared
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.export import Output, export, load_model
 from elmo.pretrain.language_model import LanguageModel
@@ -158,7 +157,7 @@ def test_lines_that_share_45_characters_with_a_corpus_are_found(tmp_path):
     windows = {line[i : i + 45] for line in corpus for i in range(len(line) - 44)}
     expected = [any(line[i : i + 45] in windows for i in range(len(line) - 44)) for line in lines]
     assert 50 < sum(expected) < 150
-    assert overlap.shared(lines, find_sources([tmp_path])) == expected
+    assert shared(lines, find_sources([tmp_path])) == expected
 
 
 def test_held_out_paragraphs_of_a_text_are_those_of_its_store(exported, tmp_path, capsys):

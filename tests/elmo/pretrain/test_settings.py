@@ -89,10 +89,10 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
     typed = ["corpus=[a.txt.xz,news/b.txt.xz*4,c.txt*0.5]", "exclude=[taken.txt]", "training.recase=0.05"]
     typed += ["heldout_seed=7"]
     with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
-        composed = settings_of(hydra.compose("config", [*typed, "export.softmax_mb=13", "export.weights=int8"]))
+        composed = settings_of(hydra.compose("config", [*typed, "export.weights=int8"]))
         before = settings_of(hydra.compose("config", []))
     assert composed.corpus == ["a.txt.xz", "news/b.txt.xz*4", "c.txt*0.5"]
-    assert (composed.exclude, composed.training.recase, composed.export.softmax_mb) == (["taken.txt"], 0.05, 13)
+    assert (composed.exclude, composed.training.recase) == (["taken.txt"], 0.05)
     assert (composed.export.weights, before.export.weights) == ("int8", "float16")
     assert composed.identity() == before.identity()  # the store identifies the text: runs from before continue
 
@@ -110,7 +110,6 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
         ("seed=one", "seed: Value 'one' of type 'str' could not be converted to Integer"),
         ("training.beta2=2", "training.beta2: expected at least 0 and below 1, found 2.0"),
         ("training.recase=1", "training.recase: expected at least 0 and below 1, found 1.0"),
-        ("export.softmax_mb=0", "export.softmax_mb: expected a positive number, found 0.0"),
         ("export.weights=int4", "export.weights: expected float32 or float16 or int8, found 'int4'"),
         ("init=nosuch", "nosuch: no such weights file or folder"),
         ("corpus=", "corpus: expected text files or folders, found none; add corpus=FILE"),

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus import build as corpus
-from elmo.pretrain.corpus import merge, shards
+from elmo.pretrain.corpus import shards
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, TokenStore
 from elmo.tokeniser import tokenise
@@ -274,7 +274,7 @@ def full_disk(*args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("module", "step"), [(shards.np, "savez"), (merge, "_write_tokens")])
+@pytest.mark.parametrize(("module", "step"), [(shards.np, "savez"), (corpus, "_write_tokens")])
 def test_a_full_disk_leaves_no_unfinished_files(tmp_path, text, store, monkeypatch, module, step):
     with monkeypatch.context() as patch:
         patch.setattr(module, step, full_disk)
@@ -366,13 +366,13 @@ def test_repeated_paragraphs_are_counted(tmp_path, text):
 
 def test_mix_is_one_to_one_and_gives_fixed_values():
     numbers = np.arange(100_000, dtype=np.uint64)
-    assert len(np.unique(merge.splitmix(numbers, 1))) == 100_000
-    assert not np.array_equal(merge.splitmix(numbers, 1), merge.splitmix(numbers, 2))
-    assert merge.splitmix(np.array([0, 1], np.uint64), 0).tolist() == [7905728728188956330, 8037428539430452699]
+    assert len(np.unique(corpus.splitmix(numbers, 1))) == 100_000
+    assert not np.array_equal(corpus.splitmix(numbers, 1), corpus.splitmix(numbers, 2))
+    assert corpus.splitmix(np.array([0, 1], np.uint64), 0).tolist() == [7905728728188956330, 8037428539430452699]
 
 
 def test_types_are_ordered_by_count_then_spelling():
-    types = merge.Types()
+    types = corpus.Types()
     words = [f"w{i}".encode() for i in range(70_000)]  # more than the table starts with
     random.Random(0).shuffle(words)
     types.add(words, np.ones(len(words), np.int64))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elmo.pretrain.corpus import merge
+from elmo.pretrain.corpus import build as corpus
 from tests.elmo.pretrain.corpus_text import build, contents, spelled
 
 
@@ -45,7 +45,7 @@ def test_lines_without_a_word_begin_documents_for_any_block_size(tmp_path, block
 @pytest.mark.parametrize("size", [1, 1024, 5000])  # bytes: one line, one block, several
 @pytest.mark.parametrize("blank", ["\n", " \r\n", "\u3000\n", " " * 2500 + "\n"])
 def test_a_blank_stretch_is_one_boundary_for_any_block_size(tmp_path, monkeypatch, blank, size):
-    monkeypatch.setattr(merge, "LONGEST_STRETCH", 50)
+    monkeypatch.setattr(corpus, "LONGEST_STRETCH", 50)
     stretch = blank * -(-size // len(blank.encode()))
     first = marked(tmp_path / "a.txt", range(20))
     unmarked = marked(tmp_path / "b.txt", range(20, 60), end="")  # 280 paragraphs of 540, cut into stretches of 5
@@ -73,7 +73,7 @@ def test_without_blank_lines_whole_files_are_held_out(tmp_path):
 
 
 def test_a_long_text_without_marks_is_held_out_in_stretches(tmp_path, monkeypatch):
-    monkeypatch.setattr(merge, "LONGEST_STRETCH", 14)  # two documents, and nothing says where one ends
+    monkeypatch.setattr(corpus, "LONGEST_STRETCH", 14)  # two documents, and nothing says where one ends
     text = marked(tmp_path / "a.txt", range(200), end="")
     store = build(tmp_path / "store", text, heldout_unit="document")
     held, trained = documents_in(store, store.heldout), documents_in(store, store.train)
@@ -91,7 +91,7 @@ def test_a_short_text_without_marks_is_held_out_in_short_stretches(tmp_path):
 
 
 def test_a_long_file_without_marks_is_cut_next_to_documents_that_stay_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(merge, "LONGEST_STRETCH", 50)
+    monkeypatch.setattr(corpus, "LONGEST_STRETCH", 50)
     short = marked(tmp_path / "a.txt", range(40))
     long = marked(tmp_path / "b.txt", range(40, 60), end="")  # 140 paragraphs of 420
     store = build(tmp_path / "store", short, long, heldout_unit="document", heldout_fraction=0.3)

@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.pretrain.corpus.overlap import Excluded
-from elmo.pretrain.corpus.sources import find_sources
+from elmo.pretrain.corpus.text import Excluded, find_sources
 from elmo.tokeniser import tokenise
 from tests.elmo.pretrain.corpus_text import build, contents, paragraph, spelled, write
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.pretrain.corpus.sources import CONTINUES, NEW_DOCUMENT, NEW_FILE, Piece, find_sources, lines, read_blocks
+from elmo.pretrain.corpus.text import CONTINUES, NEW_DOCUMENT, NEW_FILE, Piece, find_sources, lines, read_blocks
 from elmo.pretrain.run import pretrain
 from tests.elmo.pretrain import training_text
 
