@@ -1,19 +1,43 @@
-"""The command `python -m tasks.word2vec`: trains word2vec vectors. See `elmo.pretrain.word2vec`."""
+"""Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=static and word2vec.
+
+Skip-gram with negative sampling, on the tokens that the biLM was trained on: a static baseline for ELMo. See
+`elmo.pretrain.word2vec`. Words are lower-cased, because the tasks look vectors up in lower case
+(features.words.lowercase); their character CNN reads the original spelling.
+
+One file serves all runs of an experiment. `--data DIR` keeps the words of the tasks' data alone, and a file that ends
+in .safetensors has them in float16: 60 MB rather than 500. Training does not depend on either.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain, product
 from pathlib import Path
+from typing import get_args
 
-from elmo.common.errors import InputError
-from elmo.pretrain import word2vec
+from rich.console import Console
+
+from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.processes import available_cores
+from elmo.pretrain.corpus.token_store import CorpusSettings
+from elmo.pretrain.word2vec import Word2VecSettings, make_vectors
+from elmo.tokeniser import Tokenise
+from elmo.word_vectors import word2vec_path
 from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
 from tasks.running.config import typed_folds
 from tasks.running.schema import group_options
+
+EXAMPLE = """\
+examples:
+  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
+  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
+  python -m tasks.word2vec run/store --data DIR --workers 1 --out static.safetensors     the same file again each time
+  ELMO_WORD2VEC=static.safetensors python -m tasks.run task=ner features=static          then
+"""
 
 
 def words_of_data(folder: Path) -> set[str]:
@@ -42,7 +66,53 @@ def words_of_data(folder: Path) -> set[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    return word2vec.main(arguments, words_of_data)
+    parser = command_parser("tasks.word2vec", __doc__ or "", EXAMPLE)
+    parser.add_argument(
+        "texts",
+        metavar="TEXT",
+        type=Path,
+        nargs="+",
+        help=".txt, .gz or .xz files and folders of them, or the token store of a pretraining (its training part)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        default=word2vec_path(),
+        help="text, or float16 if it ends in .safetensors; default: the file of features=static and word2vec, "
+        "$ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        help="the tasks' official files, as data_dir of tasks.run: keeps the words of the data in it, and of the "
+        "shipped data; default: keeps all words",
+    )
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
+    share = CorpusSettings.heldout_fraction
+    notes = {
+        "heldout_fraction": "SHARE of the text that is held out, as in pretraining, not for a store; ",
+        "epochs": "passes over the text; ",
+        "spread": "standard deviation of the values; ",
+        "workers": "threads, by default one per core; with 1, runs are bit-equal; ",
+    }
+    defaults = {"heldout_fraction": share, **asdict(Word2VecSettings(workers=available_cores()))}
+    for name, value in defaults.items():
+        option, note = f"--{name.replace('_', '-')}", notes.get(name, "")
+        if name != "cased":
+            parser.add_argument(option, type=type(value), default=value, help=f"{note}default: %(default)s")
+    parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
+    options = parser.parse_intermixed_args(arguments)
+    ended = "interrupted; no vectors were written, the next run starts again"
+    return exit_status("tasks.word2vec", lambda: _train(options), ended)
+
+
+def _train(options: argparse.Namespace) -> None:
+    settings = Word2VecSettings(**{name: getattr(options, name) for name in Word2VecSettings.__dataclass_fields__})
+    text = CorpusSettings(options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed)
+    kept = None if options.data is None else words_of_data(options.data)  # an hour before they are needed
+    make_vectors(text, options.out, settings, Console(stderr=True), kept)
 
 
 if __name__ == "__main__":

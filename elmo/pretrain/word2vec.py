@@ -1,4 +1,4 @@
-"""Train word2vec vectors on the text of a biLM: `python -m tasks.word2vec TEXT...`, for features=static and word2vec.
+"""Trains word2vec vectors on the text of a biLM.
 
 A static baseline for ELMo: ELMo may seem good only because it is compared with vectors that are narrow or were trained
 on other text. These vectors have 300 dimensions and are trained on the same tokens as the biLM: the training part of
@@ -8,40 +8,32 @@ uses a word's context.
 Skip-gram with negative sampling, by gensim: of word2vec's two models the better one for rare words (Mikolov et al.
 2013). A window of 5, five negatives, five passes, at least five occurrences and downsampling of frequent words at 1e-4
 are usual for text of this size. One Neoverse-N1 core processes 106 k tokens a second (61 k with ten negatives), so five
-passes over the 108 million tokens of the shipped biLM take 85 core-minutes. Words are lower-cased, because the tasks
-look vectors up in lower case (features.words.lowercase); their character CNN reads the original spelling.
-
-One file serves all runs of an experiment. `--data DIR` keeps the words of the tasks' data alone, and a file that ends
-in .safetensors has them in float16: 60 MB rather than 500. Training does not depend on either.
+passes over the 108 million tokens of the shipped biLM take 85 core-minutes.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
 from elmo.common import checks
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError
 from elmo.common.files import replacing, sha256_of, write_json
-from elmo.common.processes import available_cores
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
-from elmo.tokeniser import Tokenise
-from elmo.word_vectors import word2vec_path
 from elmo.word_vectors.files import TENSORS, as_tensors
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
@@ -50,14 +42,6 @@ SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progres
 # bypasses sys.unraisablehook, so it cannot be suppressed, only explained.
 _FALSE_ALARMS = "4.4.0"
 OTHER_FORMATS = {".json": "their description", ".bin": "binary files", ".gz": "compressed files"}
-WordsOfData = Callable[[Path], Collection[str]]  # the words of all tasks' files in a folder
-EXAMPLE = """\
-examples:
-  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
-  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
-  python -m tasks.word2vec run/store --data DIR --workers 1 --out static.safetensors     the same file again each time
-  ELMO_WORD2VEC=static.safetensors python -m tasks.run task=ner features=static          then
-"""
 
 
 @dataclass(frozen=True)
@@ -74,7 +58,7 @@ class Word2VecSettings:
         spread: standard deviation to which all vectors are scaled. Skip-gram's own, about 0.1, makes words small
             compared with characters at the input of a head: dev F1 of mini NER was 5 points lower (two seeds, vectors
             of 14 million tokens). GloVe 840B has 0.49.
-        cased: keeps capitals, for features.words.lowercase=false.
+        cased: keeps capitals.
         seed: of all random draws.
         workers: threads. Several threads update the same vectors without locks, so runs differ slightly.
     """
@@ -139,17 +123,9 @@ def train(
             "--min-count"
         )
     logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of small batches, which are fine for little text
-    model = gensim.models.Word2Vec(
-        sg=1,
-        vector_size=settings.dim,
-        window=settings.window,
-        negative=settings.negatives,
-        sample=settings.sample,
-        min_count=settings.min_count,
-        epochs=settings.epochs,
-        seed=settings.seed,
-        workers=settings.workers,
-    )
+    of_gensim = {"dim": "vector_size", "negatives": "negative"}
+    named = ("dim", "window", "negatives", "sample", "min_count", "epochs", "seed", "workers")
+    model = gensim.models.Word2Vec(sg=1, **{of_gensim.get(name, name): getattr(settings, name) for name in named})
     model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has the counts
     tokens = len(store.train.tokens)
     if gensim.__version__ == _FALSE_ALARMS:
@@ -263,66 +239,3 @@ def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore
             f"{stores[0]} is a token store; expected it alone, found {len(corpus.sources) - 1} other sources"
         )
     return TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)
-
-
-def main(arguments: Sequence[str] | None, words_of_data: WordsOfData) -> int:
-    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    default = Word2VecSettings()
-    parser = command_parser("tasks.word2vec", __doc__ or "", EXAMPLE)
-    parser.add_argument(
-        "texts",
-        metavar="TEXT",
-        type=Path,
-        nargs="+",
-        help=".txt, .gz or .xz files and folders of them, or the token store of a pretraining (its training part)",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        default=word2vec_path(),
-        help="text, or float16 if it ends in .safetensors; default: the file of features=static and word2vec, "
-        "$ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=Path,
-        help="the tasks' official files, as data_dir of tasks.run: keeps the words of the data in it, and of the "
-        "shipped data; default: keeps all words",
-    )
-    parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
-    parser.add_argument(
-        "--heldout-fraction",
-        metavar="SHARE",
-        type=float,
-        default=CorpusSettings.heldout_fraction,
-        help="fraction of the text that is held out, as in pretraining; default: %(default)s; not for a store",
-    )
-    notes = {"epochs": "passes over the text; ", "spread": "standard deviation of the values; "}
-    for name in ("dim", "window", "negatives", "sample", "min_count", "epochs", "spread", "seed"):
-        value, note = getattr(default, name), notes.get(name, "")
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=type(value), default=value, help=f"{note}default: %(default)s")
-    parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=available_cores(),
-        help="threads; default: one per core. With 1, runs are bit-equal",
-    )
-    options = parser.parse_intermixed_args(arguments)
-    return exit_status(
-        "tasks.word2vec",
-        lambda: _make(options, words_of_data),
-        "interrupted; no vectors were written, the next run starts again",
-    )
-
-
-def _make(options: argparse.Namespace, words_of_data: WordsOfData) -> None:
-    settings = Word2VecSettings(**{field.name: getattr(options, field.name) for field in fields(Word2VecSettings)})
-    corpus = CorpusSettings(
-        options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
-    )
-    kept = None if options.data is None else words_of_data(options.data)  # an hour before they are needed
-    make_vectors(corpus, options.out, settings, Console(stderr=True), kept)
