@@ -58,8 +58,7 @@ class BilmOptions:
     char_output_dim: int = 0
 
     def __post_init__(self) -> None:
-        if self.activation not in ("relu", "tanh"):
-            raise InputError(f"char_cnn.activation must be 'relu' or 'tanh', found {self.activation!r}")
+        checks.one_of(("relu", "tanh"), "char_cnn.activation", self.activation)
         if self.words and UNKNOWN_WORD not in self.words:
             raise InputError(f"word_embedding.words must contain {UNKNOWN_WORD}, which replaces all other words")
         checks.width("lstm.dim", self.cell_dim)

@@ -239,12 +239,6 @@ def save_weights(
         partial.write_text(text, encoding="utf-8")
 
 
-def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    """The tensors of a module from a weights file, by their names in the module."""
-    read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
-    return read(path, entries)
-
-
 def _rounded(tensor: Tensor, scale_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """A tensor in integer steps from -127 to 127, and the size of the steps: the largest value of an output / 127."""
     largest = tensor.float().abs().amax([axis for axis, size in enumerate(scale_shape) if size == 1], keepdim=True)
@@ -335,10 +329,15 @@ def _open_safetensors(path: Path) -> safe_open:
         ) from error
 
 
+def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
+    """The tensors of a module from a weights file, by their names in the module."""
+    read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
+    return read(path, entries)
+
+
 def _read_safetensors(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
     with _open_safetensors(path) as file:
-        names = file.keys()
-        parts = {name: file.get_slice(name) for name in names}
+        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it cannot be iterated)
         scales = {
             item.file_name: item.scale_name
             for item in entries

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
@@ -29,20 +28,14 @@ from elmo.tokeniser import Tokenise, Tokeniser, parts
 SEEN = 0.5
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """The paragraphs that a token store with heldout_unit=paragraph holds out, by `key`: `key in HeldOut(0.005, 1)`.
+def held_out(fraction: float, seed: int) -> Callable[[int], bool]:
+    """Whether a store with heldout_unit=paragraph holds out a paragraph, given its `key`.
 
-    Attributes:
+    Args:
         fraction: held out.
         seed: decides which text the store holds out.
     """
-
-    fraction: float
-    seed: int
-
-    def __contains__(self, key: int) -> bool:
-        return bool(uniform(splitmix(np.array([key], np.uint64), self.seed))[0] < self.fraction)
+    return lambda key: bool(uniform(splitmix(np.array([key], np.uint64), seed))[0] < fraction)
 
 
 def read_text(
@@ -51,7 +44,7 @@ def read_text(
     tokenise: str | None,
     max_characters: int,
     unseen_in: Sequence[str] = (),
-    heldout: HeldOut | None = None,
+    heldout: Callable[[int], bool] | None = None,
 ) -> Text:
     """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
 
@@ -61,7 +54,7 @@ def read_text(
         tokenise: how to split words; None means as in training.
         max_characters: characters of a word that the encoder reads.
         unseen_in: text files and folders; documents that occur in them are left out.
-        heldout: reads only the paragraphs that a pretraining holds out.
+        heldout: whether a pretraining holds out the paragraph with a key; reads only these.
     """
     if (path / "header.json").is_file():
         given = {"--unseen-in": unseen_in, "--heldout-fraction": heldout, "--tokenise": tokenise}
@@ -92,7 +85,7 @@ def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]
     return unseen
 
 
-def _documents(path: Path, heldout: HeldOut | None) -> list[list[str]]:
+def _documents(path: Path, heldout: Callable[[int], bool] | None) -> list[list[str]]:
     """The lines of a file or folder, by document; a blank line or the end of a file ends a document."""
     documents: list[list[str]] = []
     read: set[int] = set()  # keys of held-out paragraphs, since a store has each once
@@ -102,7 +95,7 @@ def _documents(path: Path, heldout: HeldOut | None) -> list[list[str]]:
                 if line.place != CONTINUES or not documents:
                     documents.append([])
                 if heldout:
-                    if line.key in read or line.key not in heldout:
+                    if line.key in read or not heldout(line.key):
                         continue
                     read.add(line.key)
                 documents[-1].append(line.text)
@@ -157,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> None:
     checks.fraction("--heldout-fraction", options.heldout)
-    heldout = HeldOut(options.heldout, options.seed) if options.heldout is not None else None
+    heldout = held_out(options.heldout, options.seed) if options.heldout is not None else None
     model, output = load_model(options.weights, options.softmax)
     width = model.core.encoder.options.max_characters
     text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)

@@ -40,7 +40,6 @@ class Budget:
             raise InputError(f"budget: expected one of {names}, found {' and '.join(chosen)}; drop all but one")
         for name, value in chosen.items():
             checks.positive(f"budget.{name}", value)
-        checks.finite(chosen, "budget.")
 
     def _chosen(self) -> dict[str, float]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -181,7 +180,6 @@ class Training:
             raise InputError(f"training.final_rate: expected from 0 to 1, found {self.final_rate}")
         for name in ("learning_rate", "clip_norm"):
             checks.positive(f"training.{name}", getattr(self, name))
-        checks.finite(asdict(self), "training.")
         checks.count(MOST_BATCH_TOKENS, "training.batch_tokens", self.batch_tokens)
         checks.one_of(("auto", "bfloat16", "float32"), "training.precision", self.precision)
 
@@ -270,6 +268,7 @@ class Settings:
     export: Export = field(default_factory=Export)
 
     def __post_init__(self) -> None:
+        checks.finite(asdict(self))
         checks.one_of(OBJECTIVE_NAMES, "objective", self.objective)
         checks.one_of(INPUTS, "input", self.input)
         checks.at_least(0, "seed", self.seed)
@@ -293,10 +292,7 @@ class Settings:
         """Settings that decide the result, flat: a run is resumed only with the same. The store identifies the text."""
         flat: dict[str, Any] = {}
         for name, value in asdict(self).items():
-            if isinstance(value, dict):
-                flat |= {f"{name}.{inner}": entry for inner, entry in value.items()}
-            else:
-                flat[name] = value
+            flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         of_text = ("corpus", "exclude", "workers", "store", "heldout_seed", "training.recase")
         of_export = ("name", "licence", "export.weights")
         for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):

@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.common.errors import InputError
-from elmo.common.files import UNREADABLE, read_own_json, replacing, write_json
+from elmo.common.files import UNREADABLE, replacing
 from elmo.common.processes import ahead, end_with_parent
 from elmo.common.progress import Meter
 from elmo.pretrain.corpus.text import CONTINUES, Block, Excluded, SourceFile, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.tokeniser import Tokenise, Tokeniser, parts
 
-_ALL_DONE = "complete.json"
 _tokeniser = functools.cache(Tokeniser)
 _excluded = functools.cache(Excluded)
 
@@ -88,10 +87,6 @@ def make_shards(
     meter: Meter,
 ) -> list[Path]:
     """Return the shards of all text in reading order; existing ones in `folder` are kept."""
-    complete = folder / _ALL_DONE
-    finished = len(list(folder.glob("*.npz")))
-    if complete.exists() and read_own_json(complete).get("shards") == finished:
-        return [_path(folder, index) for index in range(finished)]
     for left_over in folder.glob("*.partial"):
         left_over.unlink()
     shards: list[Path] = []
@@ -104,20 +99,17 @@ def make_shards(
             else:
                 yield block
 
-    make = functools.partial(
-        make_shard, folder=folder, tokenise=settings.tokenise, max_tokens=settings.max_tokens, exclude=exclude
-    )
+    make = functools.partial(make_shard, folder=folder, settings=settings, exclude=exclude)
     for cost, tokens in _in_processes(make, missing(), workers):
         meter.advance(cost, tokens)
-    write_json(complete, {"shards": len(shards)})
     return shards
 
 
 def make_shard(
-    block: Block, folder: Path, tokenise: Tokenise, max_tokens: int, exclude: tuple[SourceFile, ...]
+    block: Block, folder: Path, settings: CorpusSettings, exclude: tuple[SourceFile, ...]
 ) -> tuple[int, int]:
     """Write `block` as a shard into `folder`; return its cost and its number of tokens."""
-    shard = tokenise_block(block, tokenise, max_tokens, exclude)
+    shard = tokenise_block(block, settings.tokenise, settings.max_tokens, exclude)
     shard.save(_path(folder, block.index))
     return block.cost, len(shard.tokens)
 

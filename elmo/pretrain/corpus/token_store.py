@@ -205,11 +205,9 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
     try:
-        header = read_json(path)
-    except ValueError as error:
-        raise InputError(f"{path}: not readable as JSON ({error}); {_REMEDY}") from error
-    if not isinstance(header, dict):
-        raise InputError(f"{path}: expected a JSON object, found {header!r:.40}; {_REMEDY}")
+        header = dict(read_json(path))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: not readable as a JSON object ({error}); {_REMEDY}") from error
     if header.get("format") != FORMAT:
         raise InputError(f'{path}: expected "format": "{FORMAT}", found {header.get("format")!r}; name another folder.')
     if header.get("version") != VERSION:

@@ -43,8 +43,11 @@ def test_invalid_runs_are_refused_before_the_text_is_read(text, tmp_path, change
     [
         (lambda: Budget(steps=1, tokens=1), "one of steps, tokens, minutes"),
         (lambda: Budget(minutes=0.0), "budget.minutes: expected a positive number, found 0"),
-        (lambda: Budget(minutes=math.inf), "budget.minutes: expected a finite number, found inf"),
-        (lambda: Training(learning_rate=math.inf), "training.learning_rate: expected a finite number, found inf"),
+        (lambda: Settings(budget=Budget(minutes=math.inf)), "budget.minutes: expected a finite number, found inf"),
+        (
+            lambda: Settings(training=Training(learning_rate=math.inf)),
+            "training.learning_rate: expected a finite number, found inf",
+        ),
         (lambda: Training(batch_tokens=10**20), "training.batch_tokens: expected at most 16,777,216"),
         (lambda: Model(filters=[[1]]).options("char", []), "model.filters: expected pairs"),
         (lambda: Settings(out="~nobodyhere/x"), "out=~nobodyhere/x: expected a home folder"),

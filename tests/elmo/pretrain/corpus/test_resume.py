@@ -85,11 +85,11 @@ def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path, monkeypat
     assert contents(folder) == contents(uninterrupted.folder)
 
 
-def test_a_run_that_failed_while_merging_does_not_read_the_text_again(tmp_path, monkeypatch):
+def test_a_run_that_failed_while_merging_does_not_tokenise_again(tmp_path, monkeypatch):
     text = write(tmp_path / "text.txt", range(500))
     fail_while_merging(text, tmp_path / "store")
     assert not (tmp_path / "store").exists()
-    monkeypatch.setattr(shards, "read_blocks", None)
+    monkeypatch.setattr(shards, "tokenise_block", None)
     # Shards do not depend on the vocabulary: it may change on the way.
     store = build_store(settings(text, vocabulary=50), tmp_path / "store", QUIET)
     assert store.vocabulary_size == 53
