@@ -33,7 +33,7 @@ from elmo.common.files import expanded, replacing
 from elmo.common.tensor_files import check_finite_weights, naming
 from elmo.download.folder import obtain
 from elmo.download.published import BILMS
-from elmo.names import SHIPPED, shipped_names
+from elmo.names import shipped_folder, shipped_names
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
@@ -168,7 +168,7 @@ def find_weights(weights: Path | str) -> Path:
             _warn_of_hidden(name, path.absolute())
         return path
     if name in shipped:
-        return SHIPPED / name
+        return shipped_folder(name)
     if name in BILMS:
         return obtain(name)
     raise InputError(

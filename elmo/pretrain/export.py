@@ -189,7 +189,6 @@ def rounding_errors(rounded: FrozenSource, exact: FrozenSource, sentences: Seque
 
 _MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
 ROUNDING_SENTENCES = 200  # at most, to measure how far int8 weights change layers
-_OF_THE_VOCABULARY = ("vocabulary_size", "train_unknown", "heldout_unknown")
 
 
 def hardware(device: torch.device, world: int) -> str:
@@ -212,37 +211,29 @@ def card(facts: Mapping[str, Any]) -> str:
         for item in facts["sources"]
     )
     # The store counts its own vocabulary, which is not the model's if that was given.
-    unused = _OF_THE_VOCABULARY if settings["init"] or settings["vocabulary_of"] else ()
+    init, other = settings["init"], settings["init"] or settings["vocabulary_of"]
+    unused = ("vocabulary_size", "train_unknown", "heldout_unknown") if other else ()
     shown = {name: value for name, value in facts["counts"].items() if name not in unused}
     counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items())
+    names = ", ".join(item["name"] for item in facts["exclude"])
     wiki = any("wiki" in item["name"].lower() for item in facts["sources"])
-    notes = [f"Licence of the text: {settings['licence'] or 'not stated'}."]
-    if wiki:
-        notes.append("The text holds Wikipedia articles: paragraphs of the SQuAD dev set may occur in it.")
-    if weighted:
-        notes.append(
-            "A weight is how often each training sentence occurs in a pass; counts include the copies. "
-            "Held-out text is not repeated."
-        )
-    if how["recase"]:
-        notes.append(
-            f"{how['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third "
-            "with a capital at the beginning of every word. Held-out text keeps its case."
-        )
-    if facts["exclude"]:
-        names = ", ".join(item["name"] for item in facts["exclude"])
-        notes.append(
-            f"Paragraphs left out: {facts['counts']['excluded_paragraphs']:,}, which share {WINDOW} letters and digits "
-            f"in a row with {names}."
-        )
-    shape = f"{_shape(settings)}, input {settings['input']}"
-    if settings["init"]:
-        shape = f"as in `{settings['init']}`"
-        notes.append(f"Training continued from the weights `{settings['init']}`, with their shape and vocabulary.")
+    notes = {
+        f"Licence of the text: {settings['licence'] or 'not stated'}.": True,
+        "The text holds Wikipedia articles: paragraphs of the SQuAD dev set may occur in it.": wiki,
+        "A weight is how often each training sentence occurs in a pass; counts include the copies. Held-out text is "
+        "not repeated.": weighted,
+        f"{how['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third with a "
+        "capital at the beginning of every word. Held-out text keeps its case.": how["recase"],
+        f"Paragraphs left out: {facts['counts'].get('excluded_paragraphs', 0):,}, which share {WINDOW} letters and "
+        f"digits in a row with {names}.": names,
+        f"Training continued from the weights `{init}`, with their shape and vocabulary.": init,
+    }
+    shape = f"as in `{init}`" if init else f"{_shape(settings)}, input {settings['input']}"
     weights = settings["export"]["weights"]
     if weights == "int8":
         weights = "int8, one scale per output row; biases, filters and their projection in float16"
-    precision = "bfloat16 on a GPU, float32 on a CPU" if how["precision"] == "auto" else how["precision"]
+    hardly = f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
+    vocabulary = f"the words that `{other}` predicts" if other else "chosen on the training text only"
     return f"""# {objective.title} {settings["name"]}
 
 {shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted;
@@ -251,9 +242,9 @@ weights in {weights}.
 ## Held-out {objective.kind}
 
 {_measured(facts, objective)}
-{_hardly_trained(facts)}
+{"" if facts["passes"] >= 1 or init else hardly}
 Terms: {objective.terms};
-{_vocabulary(settings)}; {_held_out(facts)}.
+vocabulary: {vocabulary}; {_held_out(facts)}.
 {_rounding(facts)}
 ## Text
 
@@ -262,7 +253,7 @@ Terms: {objective.terms};
 {sources}
 
 Tokenised with `tokenise={settings["tokenise"]}`. {counts[:1].upper()}{counts[1:]}.
-{chr(10).join(notes)}
+{chr(10).join(note for note, wanted in notes.items() if wanted)}
 
 ## Training
 
@@ -274,11 +265,7 @@ Tokenised with `tokenise={settings["tokenise"]}`. {counts[:1].upper()}{counts[1:
 | minutes | {position["seconds"] / 60:.1f} |
 | tokens a second | {facts["tokens_per_second"]:,.0f} |
 | hardware | {facts["hardware"]} |
-| batch, learning rate, dropout | {how["batch_tokens"]:,} tokens, {how["learning_rate"]:g}, {how["dropout"]:g} |
-| negatives | {how["negatives"]:,} |
-| course of the rate | up over {how["warmup"]:.1%} of the budget, then a cosine down to {how["final_rate"]:.1%} |
-| Adam's beta2, gradient norm at most | {how["beta2"]:g}, {how["clip_norm"]:g} |
-| precision of products | {precision} |
+{chr(10).join(f"| `training.{name}` | {value} |" for name, value in how.items())}
 | seed | {settings["seed"]} |
 
 ```
@@ -295,17 +282,6 @@ def _shape(settings: Mapping[str, Any]) -> str:
         f"Transformer {masked['dim']}/{masked['feedforward_dim']}, {masked['n_layers']} layers of {masked['n_heads']} "
         f"heads, {masked['chosen']:.0%} of the words chosen ({MASKED:.0%} of them masked, {REPLACED:.0%} replaced)"
     )
-
-
-def _hardly_trained(facts: Mapping[str, Any]) -> str:
-    if facts["passes"] >= 1 or facts["settings"]["init"]:
-        return ""
-    return f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
-
-
-def _vocabulary(settings: Mapping[str, Any]) -> str:
-    other = settings["init"] or settings["vocabulary_of"]
-    return f"vocabulary: the words that `{other}` predicts" if other else "vocabulary chosen on the training text only"
 
 
 def _held_out(facts: Mapping[str, Any]) -> str:
