@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -93,31 +93,39 @@ def load_library(folder: Path, *defines: str) -> ctypes.CDLL:
         raise NoKernelError(f"no C compiler was found (looked for {', '.join(COMPILERS)})")
     try:
         name = f"elmo-{_cache_key(compiler, defines)}"
-        path = min(_private(folder).glob(f"{name}-*.so"), default=None)
-        if path is None:
-            content = _compile([compiler, *FLAGS, *defines])
-            path = folder / f"{name}-{_hash(content)}.so"
-            with replacing(path) as partial:  # two processes may build it at once; both files are valid
-                partial.write_bytes(content)
-        elif path.stem != f"{name}-{_hash(path.read_bytes())}":  # a truncated library would crash the process
-            raise NoKernelError(f"{path}: damaged; remove it, and it will be built again")
-        return ctypes.CDLL(str(path))
+        with _open_private(folder) as inside:
+            path = min(inside.glob(f"{name}-*.so"), default=None)
+            if path is None:
+                content = _compile([compiler, *FLAGS, *defines])
+                path = inside / f"{name}-{_hash(content)}.so"
+                with replacing(path) as partial:  # two processes may build it at once; both files are valid
+                    partial.write_bytes(content)
+            elif path.stem != f"{name}-{_hash(path.read_bytes())}":  # a truncated library would crash the process
+                raise NoKernelError(f"{folder / path.name}: damaged; remove it, and it will be built again")
+            return ctypes.CDLL(str(path))
     except OSError as error:
         raise UnusableFolderError(f"{folder}: {error}") from error
     except subprocess.SubprocessError as error:
         raise NoKernelError(str(error)) from error
 
 
-def _private(folder: Path) -> Path:
-    """Makes a folder if it is missing, and checks that only this user has access."""
+@contextmanager
+def _open_private(folder: Path) -> Iterator[Path]:
+    """Makes a folder if it is missing, checks that only this user has access, and opens it by its descriptor."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = folder.lstat()  # a link has mode 0777
-    if state.st_uid != os.geteuid() or state.st_mode & 0o077:
-        raise UnusableFolderError(
-            f"{folder}: expected a folder of user {os.geteuid()} with mode 0700, found one of user {state.st_uid} with "
-            f"mode {stat.S_IMODE(state.st_mode):04o}. Remove it, or set ELMO_CACHE"
-        )
-    return folder
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(handle)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise UnusableFolderError(
+                f"{folder}: expected a folder of user {os.geteuid()} with mode 0700, found one of user "
+                f"{found.st_uid} with mode {stat.S_IMODE(found.st_mode):04o}. Remove it, or set ELMO_CACHE"
+            )
+        # Through the descriptor: the path could lead to another folder after this check.
+        fixed = Path(f"/proc/self/fd/{handle}")
+        yield fixed if fixed.exists() else folder
+    finally:
+        os.close(handle)
 
 
 def _hash(content: bytes) -> str:
