@@ -11,8 +11,7 @@ from torch import Tensor
 from elmo.bilm.sentences import Sentence
 from elmo.common.errors import InputError
 from elmo.sources.source import FrozenSource, code_of, fingerprint_of, name_of, require_source
-from elmo.store.cached_layers import CachedLayers
-from elmo.store.spot_check import HALF_OVERFLOWS, TOLERANCE, largest_difference
+from elmo.store.cached_layers import HALF_OVERFLOWS, TOLERANCE, CachedLayers, largest_difference
 
 _TEXT = """\
 In 1906 the old harbour of San Francisco burned for three days , and nobody could say whose lamp had started it . " It

@@ -22,9 +22,8 @@ from elmo.common.files import replacing, require_space, sha256_of
 from elmo.common.processes import interrupts_held_back
 from elmo.common.progress import Reporter, progress_bar
 from elmo.embed.lines import batches_by_length, batches_in_order, read_text
-from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 from elmo.store.shelf import open_shelf
-from elmo.store.spot_check import require_half_holds
 from elmo.tokeniser import Tokenise
 
 PARQUET = ".parquet"

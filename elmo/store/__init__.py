@@ -7,7 +7,7 @@ wide, in which precision and in which format they are, so that a run cannot read
   is stored once. It is memory-mapped, and a batch is one gather from it; parallel runs share it in the page cache.
 - `entries`, one record for every sentence: the hash of its token list, first row, number of tokens, checksum, and a
   hash of what computed it. Both files are only appended to, by one process at a time, rows first: a kill leaves rows
-  without a record, at worst.
+  without a record, at worst. The lock of that process is the file `lock`.
 
 A process compares rows with their checksum when it first finds them. Damaged ones count as missing and are embedded
 again, whatever is damaged: the record, its rows, or both. A writer waits at most a minute for another one, which may be
@@ -15,7 +15,7 @@ stopped. Keys are hashes of token lists, never text. File locks need a local dis
 
 A source may change and keep its fingerprint. So each process computes three of the stored sentences again when it first
 needs some. Those of a biLM must have equal bits where the same compiled code and torch computed them on a CPU; others
-must be within `elmo.store.spot_check.TOLERANCE`.
+must be within `elmo.store.cached_layers.TOLERANCE`.
 
 `elmo.store.cached_layers.CachedLayers` fills and reads a store; `python -m elmo.store` inspects and prunes it.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import random
 import time
@@ -17,23 +19,29 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from elmo.bilm.fast import compiled
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
-from elmo.common.device import begin_download, frozen_arithmetic, upload
+from elmo.common.device import begin_download, frozen_arithmetic, processor, upload
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
 from elmo.sources.source import FrozenSource, dim_of, fingerprint_of, name_of, require_source
 from elmo.store.shelf import PRECISIONS, Shelf, StoreFull, StoreUnusable
-from elmo.store.spot_check import TOLERANCE, computed_with, largest_difference, require_half_holds, three_of
 
 # Tokens that are embedded at once; memory grows with them. Only thousands of parallel sentences keep a GPU busy.
 TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
 NOWHERE = -1  # start of a sentence that is not in a table
+
+# Of the length of a token's vector. Other kernels, batches and threads gave 5e-6 with trained weights. On a GPU,
+# permuted ones, as of the control, amplify the last bits to about 1e-2 in single values. A step of float16 is 1e-3.
+TOLERANCE = 1e-2
+LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone a second
+HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
 
 Key = tuple[str, ...]
 Numbers = npt.NDArray[np.int64]
@@ -402,3 +410,40 @@ def in_batches(most: int, by_length: Sequence[Key]) -> Iterator[list[Key]]:
         tokens += len(sentence)
     if batch:
         yield batch
+
+
+def three_of(by_length: Sequence[Key]) -> list[Key]:
+    """The shortest, the middle and the longest of these sentences, of those that are not long if there are any."""
+    short = [key for key in by_length if len(key) <= LONGEST] or by_length[:3]
+    return list(dict.fromkeys((short[0], short[len(short) // 2], short[-1])))
+
+
+def computed_with(device: torch.device) -> str:
+    """What decides the last bits of a biLM's layers: the device, the version of torch, the compiled code."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    kernel = compiled()
+    code = kernel.name if kernel is not None else hashlib.sha256(repr(processor()).encode()).hexdigest()[:12]
+    return f"cpu, torch {torch.__version__}, {code}"
+
+
+def largest_difference(layers: Tensor, expected: Tensor, widths: Sequence[int]) -> float:
+    """The largest difference of a token's vector in a layer of two sets, (tokens, width), relative to its length."""
+    layers, expected = layers.float(), expected.float()
+    if torch.equal(layers, expected):
+        return 0.0
+    pairs = zip(*(torch.split(rows, list(widths), dim=1) for rows in (layers, expected)), strict=True)
+    parts = [(one - other).norm(dim=1) / other.norm(dim=1) for one, other in pairs]
+    return float(torch.cat(parts).nan_to_num(torch.inf).amax())
+
+
+def require_half_holds(peak: float, name: str = "layers") -> None:
+    """Raises an InputError, with this name of the layers, if their largest value is NaN or infinite in float16."""
+    if math.isnan(peak):
+        raise InputError(
+            f"{name}: expected numbers, found NaN. Check the weights and the code that computes the layers"
+        )
+    if peak >= HALF_OVERFLOWS:
+        raise InputError(
+            f"{name}: float16 cannot hold values that reach {peak:g}; expected at most 65504. Use precision float32"
+        )

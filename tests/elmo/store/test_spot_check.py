@@ -6,9 +6,8 @@ import pytest
 
 from elmo import InputError, random_bilm
 from elmo.store.__main__ import main
-from elmo.store.cached_layers import CachedLayers
+from elmo.store.cached_layers import LONGEST, TOLERANCE, CachedLayers, three_of
 from elmo.store.shelf import open_shelf
-from elmo.store.spot_check import LONGEST, TOLERANCE, three_of
 from tests.elmo.store.stores import SENTENCES, close_shelves
 
 BILM = random_bilm("tiny", seed=3)
