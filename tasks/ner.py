@@ -14,9 +14,8 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
 from tasks.batch import PLACES, Batch, FeatureBatch, Split
-from tasks.data.columns import DOCUMENT_START, Columns, column_sentences
 from tasks.data.tag_schemes import may_follow, parse_tag, scheme_of, spans_of
-from tasks.data.text_files import parsed_rows
+from tasks.data.text_files import DOCUMENT_START, Columns, column_sentences, parsed_rows
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, check_same_values, seqeval_scores
 from tasks.modules.crf import ConstrainedCrf

@@ -1,4 +1,4 @@
-"""Datasets: examples from the shipped files, official files in a data folder, or the Hugging Face hub."""
+"""Datasets: examples from shipped files, from official files in a data folder or from the hub, and a look at them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
-from tasks.batch import SPLITS, Split
+from tasks.batch import SPLITS, Sentence, Split
 from tasks.data.text_files import json_object, parsed_lines
 from tasks.task import HasId, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
 MOST_NAMED = 3  # of the files that a split lacks
+# Split -> the share of another split's examples whose texts may be in it, too. CoNLL-2003 has 6 % of the sentences of
+# dev in train, short ones. Texts of dev help a model less than those of train: they only choose the epoch.
+MOST_SHARED: dict[Split, float] = {"train": 0.1, "dev": 0.5}
+FEW_EXAMPLES = 5  # of a label in train; from fewer a model hardly learns it
+MOST_LABELS = 5  # named in a warning
 # Seconds for which a failed request to the hub is not repeated: without a network it takes half a minute, and every run
 # of a sweep would wait for it. Not longer, because later runs may have a network again.
 PAUSE = 60
@@ -490,3 +495,55 @@ def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401
         return list(values)
     name_of = {-1: None, **dict(enumerate(names))}  # -1 means no label
     return [[name_of[i] for i in value] if isinstance(value, list) else name_of[value] for value in values]
+
+
+def look_at(
+    task: Task[Any, Any], split: Split, examples: Sequence[Any], earlier: Mapping[Split, Sequence[Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Facts about a split for the record, and warnings.
+
+    Two examples are equal if all their texts have the same words in the same order.
+
+    Args:
+        task: of the examples.
+        split: read after those in `earlier`, first train and then dev.
+        examples: those of the split.
+        earlier: the examples of the splits before it.
+    """
+    facts, warnings = dict[str, Any](), list[str]()
+    texts = _texts(task, examples)
+    for other, known in earlier.items():
+        count = sum(map(set(_texts(task, known)).__contains__, texts))
+        share = count / len(texts)
+        facts[f"also_in_{other}"] = {"examples": count, "share": round(share, 4)}
+        if share > MOST_SHARED[other]:
+            warnings.append(
+                f"{split}: the texts of {count:,} of {len(texts):,} examples ({share:.0%}) are also in {other}. The "
+                f"score says little about new texts: remove these from {other}"
+            )
+    labels = task.label_counts(examples)
+    if split == "train":
+        if few := [f"{excerpt(label)} ({count})" for label, count in labels.items() if count < FEW_EXAMPLES]:
+            warnings.append(f"train: labels with fewer than {FEW_EXAMPLES} examples: {_listed(few)}")
+        return facts, warnings
+    trained = task.label_counts(earlier["train"])
+    if new := [_new_label(label, count, trained) for label, count in labels.items() if label not in trained]:
+        warnings.append(f"{split}: labels that train lacks, and that are never predicted: {_listed(new)}")
+    if split == "dev" and (absent := [excerpt(label) for label in trained if label not in labels]):
+        warnings.append(f"dev: lacks labels of train, so no epoch is chosen by them: {_listed(absent)}")
+    return facts, warnings
+
+
+def _texts(task: Task[Any, Any], examples: Sequence[Any]) -> list[tuple[Sentence, ...]]:
+    return [tuple(map(tuple, task.texts(example))) for example in examples]
+
+
+def _new_label(label: str, count: int, trained: Iterable[str]) -> str:
+    """A label that train lacks, with one of train that differs in case alone, if there is one."""
+    like_it = next((f"; train has {excerpt(own)}" for own in trained if own.casefold() == label.casefold()), "")
+    return f"{excerpt(label)} ({count}{like_it})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_LABELS} more" if len(names) > MOST_LABELS else ""
+    return f"{', '.join(names[:MOST_LABELS])}{more}"

@@ -1,16 +1,19 @@
-"""Parsers of text lines and of rows from the hub, with errors that name them; treebank escapes."""
+"""Readers of text: lines, column files and rows from the hub, with errors that name the place; treebank escapes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import parse_json
+from elmo.common.files import parse_json, utf8_lines
 
 Parsed = TypeVar("Parsed")
+
+DOCUMENT_START = "-DOCSTART-"  # in CoNLL column files
 
 # Treebanks escape brackets and quotes. Word vectors and biLMs are trained on plain text, which has no escapes.
 TREEBANK_ESCAPES = {
@@ -42,17 +45,17 @@ def json_object(line: str) -> dict[str, Any]:
         ValueError: there is none.
     """
     try:
-        found = parse_json(line)
+        content = parse_json(line)
     except ValueError as error:
         raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"expected a JSON object, found a {type(found).__name__}")
+    if not isinstance(content, dict):
+        raise ValueError(f"expected a JSON object, found a {type(content).__name__}")
     if "\\u" in line:
         try:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(content, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:  # UTF-8 cannot encode it, so it could not be printed
             raise ValueError("expected text, found half of a surrogate pair") from error
-    return found
+    return content
 
 
 def parsed_rows(
@@ -68,3 +71,72 @@ def parsed_rows(
             yield parse(f"{split}:{number}", row)
         except ValueError as error:
             raise InputError(f"{split}, row {number}: {error}. Check data.hub.columns") from error
+
+
+@dataclass
+class Columns:
+    """The differences between CoNLL column files: one word per line with its tag, a blank line after each sentence.
+
+    Attributes:
+        word_column: column of the word.
+        tag_column: column of the tag; -1 is the last one.
+        comments: whether lines that begin with "# " are comments.
+        ragged: whether lines may have more or fewer columns than the first, as long as these two are there.
+    """
+
+    word_column: int = 0
+    tag_column: int = -1
+    comments: bool = False
+    ragged: bool = False
+
+
+def column_sentences(
+    path: Path,
+    reader: Columns,
+    check_tag: Callable[[str], object],
+    is_word: Callable[[Sequence[str]], bool] = lambda cells: True,
+) -> Iterator[tuple[list[str], list[str], int]]:
+    """The words and the tags of each sentence, and the number of its document; columns are split by tabs, if any.
+
+    Documents begin with a line DOCUMENT_START and count from 1; 0 is before the first one.
+
+    Args:
+        path: the file.
+        reader: its columns.
+        check_tag: raises a ValueError for a wrong tag; file and line are added to its message.
+        is_word: whether the cells of a line are those of a word; other lines are left out.
+    """
+    words: list[str] = []
+    tags: list[str] = []
+    columns = documents = 0
+    needed = max(column + 1 if column >= 0 else -column for column in (reader.word_column, reader.tag_column))
+    for number, line in enumerate(utf8_lines(path), start=1):
+        if not line.strip() or line.startswith(DOCUMENT_START):
+            if words:
+                yield words, tags, documents
+                words, tags = [], []
+            documents += line.startswith(DOCUMENT_START)
+            continue
+        if reader.comments and line.startswith("# "):
+            continue
+        cells = line.split("\t") if "\t" in line else line.split()
+        if not is_word(cells):
+            continue
+        columns = columns or len(cells)
+        try:
+            if columns < 2 or (len(cells) != columns and not reader.ragged):
+                expected = f"{columns} columns as in the lines before" if columns > 1 else "a word and a tag"
+                raise ValueError(f"expected {expected}, found {len(cells)}")
+            if len(cells) < needed:
+                settings = f"word_column={reader.word_column} and tag_column={reader.tag_column}"
+                raise ValueError(f"expected at least {needed} columns for {settings}, found {len(cells)}")
+            word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
+            check_tag(tag)
+        except ValueError as error:
+            raise InputError(
+                f"{path}, line {number}: {error}: {excerpt(line)}. Correct the line, or data.reader"
+            ) from error
+        words.append(word)
+        tags.append(tag)
+    if words:
+        yield words, tags, documents

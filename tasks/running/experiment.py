@@ -37,8 +37,7 @@ from results.records.record import (
 )
 from results.records.run_lock import HeldLock, Owner, run_lock
 from tasks.batch import Split
-from tasks.data.datasets import common_labels
-from tasks.data.look import look_at
+from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.metrics import SAME_SCORE, Scores
 from tasks.modules.recurrence import kernels_for

@@ -28,8 +28,15 @@ from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
 from tasks.task import Answer, Head, Task
 from tasks.training.batching import BATCHES, plan_batches
-from tasks.training.optimisers import OPTIMIZERS, parameter_groups, plateau_schedule, tune
-from tasks.training.weight_average import WeightAverage, copied, overwrite
+from tasks.training.optimisers import (
+    OPTIMIZERS,
+    WeightAverage,
+    copied,
+    overwrite,
+    parameter_groups,
+    plateau_schedule,
+    tune,
+)
 
 PRECISIONS = ("float32", "bfloat16")
 START_AGAIN = "Delete it and run again with retry=failed: the run starts from its first epoch"

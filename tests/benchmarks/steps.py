@@ -22,9 +22,8 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
 from tasks.running.config import RunConfig, typed_config
-from tasks.training.optimisers import OPTIMIZERS
+from tasks.training.optimisers import OPTIMIZERS, WeightAverage
 from tasks.training.trainer import FitState, Trainer
-from tasks.training.weight_average import WeightAverage
 from tests.tasks.making import model_of
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")
