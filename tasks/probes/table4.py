@@ -27,7 +27,7 @@ from elmo.embed.lines import InputLine, read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
-from tasks.probes.wsd_data import SENSE, entry_of, read_sentences
+from tasks.probes.wsd import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
 
 SENTENCES = Path(elmo.__file__).parent / "pretrained" / "neighbours.txt"

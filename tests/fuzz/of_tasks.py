@@ -10,11 +10,11 @@ from hydra.errors import ConfigCompositionException
 import tasks
 from elmo.common.progress import Reporter
 from tasks.classify import TableReader, read_table
-from tasks.coref.data import read_coref
+from tasks.coref.task import read_coref
 from tasks.data.datasets import DataSource
 from tasks.data.raw_text import raw_items
 from tasks.ner import ColumnReader, read_columns
-from tasks.probes.wsd_data import read_first_senses, read_sentences
+from tasks.probes.wsd import read_first_senses, read_sentences
 from tasks.running.dataset_file import read_dataset
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.snli import PairReader, read_pairs

@@ -10,9 +10,8 @@ import torch
 
 from elmo.common.errors import InputError
 from tasks.batch import FeatureBatch
-from tasks.coref.data import CorefExample, CorefReader
 from tasks.coref.head import CorefSettings
-from tasks.coref.task import Coref
+from tasks.coref.task import Coref, CorefExample, CorefReader
 
 SMALL = CorefSettings(hidden=8, feedforward=12, feature=4, dropout=0.0, span_width=4, spans_per_word=0.8)
 DIM = 16

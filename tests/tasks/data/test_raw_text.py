@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.coref.data import raw_document
+from tasks.coref.task import raw_document
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.raw_text import fields_of_line, span_fields, tag_columns
 from tasks.modules.biattentive import BcnSettings

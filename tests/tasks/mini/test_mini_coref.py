@@ -6,8 +6,8 @@ from statistics import mean
 import pytest
 
 from tasks.batch import SPLITS
-from tasks.coref.data import CorefExample, read_coref
 from tasks.coref.scoring import score_documents
+from tasks.coref.task import CorefExample, read_coref
 from tasks.data.datasets import SHIPPED
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import Text, alike, counts_in_card, equal, patterns, section, variety

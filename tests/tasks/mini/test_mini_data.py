@@ -18,7 +18,7 @@ from tasks.data.datasets import SHIPPED, DataSource
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.tag_schemes import iob2
 from tasks.ner import ColumnReader, read_columns
-from tasks.squad.scoring import answer_scores
+from tasks.squad.task import answer_scores
 from tasks.srl import kind_of
 from tests.tasks.making import looks_at, run_of
 from tests.tasks.mini import chance

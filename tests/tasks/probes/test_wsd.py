@@ -13,8 +13,7 @@ from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from tasks.batch import FeatureBatch
-from tasks.probes.wsd import WsdProbe, WsdSettings
-from tasks.probes.wsd_data import SenseInstance, SenseSentence
+from tasks.probes.wsd import SenseInstance, SenseSentence, WsdProbe, WsdSettings
 from tasks.task import NoSettings
 from tests.tasks.making import DRAWN_WORDS
 

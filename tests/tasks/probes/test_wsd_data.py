@@ -5,8 +5,7 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.probes.wsd import WsdProbe, WsdSettings
-from tasks.probes.wsd_data import SenseInstance, entry_of, read_first_senses, read_sentences
+from tasks.probes.wsd import SenseInstance, WsdProbe, WsdSettings, entry_of, read_first_senses, read_sentences
 from tasks.task import NoSettings
 
 BANK, SLOPE, TAKE_PLACE = "bank%1:14:00::", "bank%1:17:01::", "take_place%2:30:00::"

@@ -19,7 +19,7 @@ from tasks.data.datasets import SHIPPED
 from tasks.data.tag_schemes import bioes, spans_of
 from tasks.running import predict
 from tasks.running.predict import load_model, main
-from tasks.squad.scoring import answer_scores
+from tasks.squad.task import answer_scores
 from tasks.sst5 import Sentiment
 from tasks.task import NoSettings
 from tests.tasks.making import WORDS, arm_of, keep, model_of, run_of

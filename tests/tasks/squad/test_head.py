@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from tasks.batch import Batch, FeatureBatch
-from tasks.squad.attention import BiAttention, SelfAttention, Trilinear
-from tasks.squad.head import BidafSelfAttention, SquadSettings, best_spans
+from tasks.squad.head import BiAttention, BidafSelfAttention, SelfAttention, SquadSettings, Trilinear, best_spans
 
 
 def softmax(scores):

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from tasks.squad.scoring import answer_scores, exact_match, normalised, word_f1
+from tasks.squad.task import answer_scores, exact_match, normalised, word_f1
 
 ODD = [
     ("", ""),
