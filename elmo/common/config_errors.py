@@ -45,7 +45,7 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
         return f"{unreadable} Quote it twice: {in_quotes}"
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
-        return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several is tasks.run -m"
+        return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several needs -m"
     unknown, located = _found(r"(?:Could not override|Key) '([^']+)'", texts), _found(r"full_key: (\S+)", texts)
     place = _joined(where, located)
     if unset := re.search(r"Environment variable '([^']+)' not found", " ".join(texts)):

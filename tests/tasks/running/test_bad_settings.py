@@ -39,7 +39,7 @@ pytestmark = pytest.mark.integration
         ("task._target_=tasks.nope.Task", "task._target_: 'tasks.nope.Task' cannot be imported: No module named"),
         ("~task._target_", "task._target_: expected the class of a task"),
         ("seed=-1", "seed: expected at least 0, found -1"),
-        ("seed=1,2", "seed=1,2: expected one value. A list is seed=[1,2]; a sweep over several is tasks.run -m"),
+        ("seed=1,2", "seed=1,2: expected one value. A list is seed=[1,2]; a sweep over several needs -m"),
         ("elmo", "elmo: expected KEY=VALUE, found no value. --help shows the keys"),
         ("task=null", "a group of settings cannot be null"),
     ],
