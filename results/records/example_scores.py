@@ -175,7 +175,9 @@ def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | 
     try:
         with gzip.open(path, "rb") as file:
             lines = list(map(parse_json, file))
-        _check_fingerprint(path, lines[0] if lines else None, fingerprint, remedy)
+        if not lines:
+            raise ValueError("an empty file")
+        _check_fingerprint(path, lines[0], fingerprint, remedy)
         return [decode(kind, line) for line in lines[1:]]
     except FileNotFoundError:
         return None

@@ -103,7 +103,7 @@ def test_predictions_that_fail_half_way_leave_the_file_as_it_was(tmp_path):
     ("spoil", "reason"),
     [
         (lambda packed: packed[:-12], "found: Compressed file ended"),
-        (lambda packed: b"", "expected the fingerprint of the record next to it"),
+        (lambda packed: b"", "expected predictions, a JSON object a line, found: an empty file; restore the file"),
         (lambda packed: b"plain text", "Not a gzipped file"),
         (lambda packed: packed[:12] + bytes([packed[12] ^ 255]) + packed[13:], "expected predictions"),
         (lambda packed: gzip.compress(gzip.decompress(packed).replace(b'"ab"', b'"cd"')), "next to it, ab, found cd"),
