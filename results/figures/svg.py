@@ -113,7 +113,8 @@ def published_files(figure: Figure) -> dict[str, str]:
 
 def picture(figure: Figure, folder: str) -> str:
     """The Markdown or HTML that shows a figure's published files on GitHub; `folder` is where they are."""
-    place, text = f"{folder}/{escape(figure.name)}", escape(printable_on_pages(f"{figure.title}. {figure.numbers}"))
+    place = f"{folder}/{escape(figure.name)}"
+    text = escape(printable_on_pages(f"{figure.title}. Its numbers are in results/tables.md, and in the file itself."))
     if figure.narrow is None:
         return f"![{without_markup(figure.title)}]({folder}/{figure.name}.svg)"
     phone, dark = f"(max-width: {PHONE_WIDTH}px)", "(prefers-color-scheme: dark)"

@@ -1,6 +1,7 @@
 """The figure of an experiment by arm: where its marks are, what it leaves out, and what it says in words."""
 
 import dataclasses
+import html
 from itertools import combinations
 
 import pytest
@@ -9,7 +10,7 @@ from results.analysis.rows import Group
 from results.experiments.experiment_file import load_experiment
 from results.figures.arm_gains import arm_gains
 from results.figures.marks import ChartLine, Dot, Label
-from results.figures.svg import picture, published_files, with_title
+from results.figures.svg import published_files, standalone_svg, with_title
 from results.records.collect import collect
 from results.tables.experiment_rows import fill
 from tests.results.figures.test_errors_removed import boxes, texts
@@ -164,8 +165,8 @@ def test_what_was_not_run_is_said(figure):
     assert "Without runs: nothing." in shown
 
 
-def test_all_numbers_are_in_the_alternative_text(figure):
-    text = picture(figure(), "here")
+def test_all_numbers_are_in_the_description(figure):
+    text = html.unescape(standalone_svg(figure()))
     assert "words (20.0 M parameters, 0.2 ms per 1,000 tokens): NER, WNUT-17 60.0 F1; NER, CoNLL-2003 50.0 F1." in text
     assert "second (60.0 M parameters, 4.0 ms per 1,000 tokens): NER, WNUT-17 \N{MINUS SIGN}10.0 %† (" in text
     assert "published 25.0 %; NER, CoNLL-2003 20.0 % (" in text

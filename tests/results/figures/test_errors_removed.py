@@ -240,4 +240,4 @@ def test_files_for_light_and_dark_pages_and_phones():
         assert "NER, CoNLL-2003, F1: 60.0 to 70.0, ELMo 25.0 %" in description.text
         assert "the paper 20.0 %" in description.text
         assert card.get("fill") == PALETTE["card"]["-dark" in name]
-    assert "60.0 to 70.0" in sources[-1].get("alt")
+    assert sources[-1].get("alt").startswith(f"{figure.title}. ")
