@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import load_names
 from results.analysis.rows import MINI
 from results.audit.runs import audit
@@ -24,7 +23,7 @@ from results.experiments.experiment_file import load_experiment
 from results.figures.errors_removed import NAME as MAIN_FIGURE
 from results.figures.marks import Figure
 from results.figures.svg import picture, published_files
-from results.publishing.tables_page import main_runs, tables_page
+from results.publishing.tables_page import main_runs, readme_table, tables_page
 from results.records.collect import Collection, FoundRecord, collect
 from results.records.environment import full_commit, known_commits
 from results.records.example_scores import (
@@ -45,10 +44,10 @@ from results.records.identity import (
 )
 from results.records.printing import write
 from results.records.record import RunRecord, write_record
-from results.tables.core_table import core_page
-from results.tables.formats import LAYOUTS
+from results.tables.fill import Selection, fill_all
 from results.tables.page_texts import HEADLINE
-from results.tables.paper_tables import readme_table
+from results.tables.sheet import note_line, sheets_of
+from results.tables.writers import as_text
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = Path("results", "published")
@@ -333,14 +332,15 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     Raises:
         InputError: README has no place for a table.
     """
-    summary = summarise(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
-    demo = summarise(collection, Selection(data=[MINI]))
+    summary = fill_all(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
+    demo = fill_all(collection, Selection(data=[MINI]))
+    shown = sheets_of(demo)
     page = tables_page(collection, summary, root / PUBLISHED)
     blocks = {
-        "figure": f"{_shown(page.figures, MAIN_FIGURE)}\n{summary.main_note}\n".strip() + "\n",
+        "figure": f"{_shown(page.figures, MAIN_FIGURE)}\n{summary.experiment.note}\n".strip() + "\n",
         REPRESENTATIONS: _shown(page.figures, REPRESENTATIONS),
         "table1": readme_table(summary),
-        "demo": f"```\n{LAYOUTS['text'](*core_page(demo))}```\n",
+        "demo": f"```\n{as_text(shown, [('Notes', [note_line(demo, shown)])])}```\n",
     }
     old_figures: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
     figures = {PUBLISHED / name: text for figure in page.figures for name, text in published_files(figure).items()}

@@ -18,7 +18,6 @@ from typing import Literal
 
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.analysis.aggregate import Selection, summarise
 from results.analysis.rows import MINI
 from results.experiments.experiment import SUFFIX, Experiment, sweep_name
 from results.experiments.experiment_file import load_experiment
@@ -35,8 +34,9 @@ from results.records.sweep_manifest import (
     read_manifests,
     typed_places,
 )
-from results.tables.core_table import core_page
-from results.tables.formats import LAYOUTS
+from results.tables.fill import Selection, fill_all
+from results.tables.sheet import sheets_of
+from results.tables.writers import as_text
 
 State = Literal["done", "running", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
@@ -235,8 +235,8 @@ def scores(sweeps: Sequence[SweepState], runs_dir: Path) -> str:
     titles = {run.title for sweep in sweeps for run in sweep.runs if run.state == "done"}
     collection = collect([runs_dir])
     finished = [item for item in collection.found if item.record.identity.title in titles]
-    summary = summarise(replace(collection, found=finished), Selection(include_limited=True))
-    return f"\n\n{LAYOUTS['text'](core_page(summary)[0], []).rstrip()}" if summary.rows else ""
+    summary = fill_all(replace(collection, found=finished), Selection(include_limited=True))
+    return f"\n\n{as_text(sheets_of(summary)).rstrip()}" if summary.rows else ""
 
 
 @contextmanager

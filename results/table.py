@@ -3,28 +3,23 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.analysis.aggregate import summarise
+from results.analysis.rows import Table
 from results.audit.runs import audit
 from results.experiments.experiment import values_of
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.records.collect import Finding, FoundRecord, collect
 from results.records.printing import write
-from results.tables.cells import findings_for_people, wide_page
-from results.tables.core_table import core_page
-from results.tables.experiment_rows import fill
-from results.tables.experiment_table import experiment_data, experiment_page
-from results.tables.formats import LAYOUTS, MACHINE_FORMATS
+from results.tables.fill import fill, fill_all
 from results.tables.run_options import add_choices, choose, folders_of, places_of
-from results.tables.terminal import lay_out
+from results.tables.sheet import note_line, sections_of, sheets_of
+from results.tables.writers import LAYOUTS, MACHINE_FORMATS, lay_out
 
 _DESCRIPTION = """\
 Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
-its 95 % interval and p, the share of the baseline's errors that is removed, and any other features. If the data are
-the paper's, it also shows the paper's numbers and how ours compare. Only runs that are equal except for the seed are
+its 95 % interval, and the paper's scores if the data are the paper's. Only runs that are equal except for the seed are
 averaged, and there is no gain between arms whose word vectors have one name and different content. Runs on the folds of
 a dataset count as one run for each seed, scored over all their examples."""
 
@@ -37,9 +32,9 @@ examples:
   python -m results.table --compare A B                        other features than the default two
   python -m results.table --compare A 'A trainer.lr=0.01'      any two settings of features
   python -m results.table --wide                               all columns, arms and settings
-  python -m results.table --experiment table1                  its rows and arms, and commands for empty cells
+  python -m results.table --experiment table1                  its rows and arms, and what fills empty cells
   python -m results.table --experiment table1 seed=1 limit=40   some of its cells, run with a further setting
-  python -m results.table --best-of 3                          the expected best dev score of three seeds
+  python -m results.table --notes                              what each number rests on, and what is wrong with it
 
 --check fails (status 1) if
   - a run failed, or a record cannot be read, or its name or hashes were edited by hand;
@@ -63,54 +58,47 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.experiment is not None:
-        if options.data or options.best_of:
-            parser.error("--data, --best-of: not with --experiment; data=NAME after it chooses rows")
-        return _show_experiment(options)
+        if options.data:
+            parser.error("--data: not with --experiment; data=NAME after it chooses rows")
+        try:
+            experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
+            if options.compare:
+                experiment = experiment.comparing(*options.compare)
+        except InputError as error:
+            write(f"results.table: {error}\n", sys.stderr)
+            return 2
+        collection = collect(folders_of(options))
+        table, runs = fill(collection, experiment, places_of(options)), only_cells(collection, experiment.cells).found
+        _print(table, options)
+        return _check(table.findings, runs) if options.check else 0
     if options.cells:
         parser.error(f"{' '.join(options.cells)}: expected --experiment NAME before keys that choose its cells")
-    chosen = choose(options, options.best_of)
+    chosen = choose(options)
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
-    summary = summarise(chosen.collection, chosen.selection)
-
-    for_people = options.format not in MACHINE_FORMATS
-    notes = sys.stdout if for_people else sys.stderr  # keeps machine-readable output clean
-    if not for_people:
-        write(MACHINE_FORMATS[options.format](summary), sys.stdout)
-    elif summary.rows:
-        lay_out(wide_page(summary) if options.wide else core_page(summary), options.format)
-    if not summary.rows:
-        write(chosen.nothing, notes)
-    if not summary.rows or not for_people:
-        _list(findings_for_people(summary), notes)
-    no_rows = [] if summary.rows else ["no rows"]
-    wanted = [item for item in chosen.collection.found if not options.data or item.record.identity.data in options.data]
-    return _check(summary.findings, wanted, no_rows) if options.check else 0
-
-
-def _show_experiment(options: argparse.Namespace) -> int:
-    """Prints the table of an experiment; returns the exit status."""
-    try:
-        experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
-        if options.compare:
-            experiment = experiment.comparing(*options.compare)
-    except InputError as error:
-        write(f"results.table: {error}\n", sys.stderr)
-        return 2
-    collection = collect(folders_of(options))
-    table = fill(collection, experiment, places_of(options))
-    if options.format in MACHINE_FORMATS:
-        write(experiment_data(table, options.format), sys.stdout)
-        _list(table.findings, sys.stderr)
+    table = fill_all(chosen.collection, chosen.selection)
+    if table.rows:
+        _print(table, options)
     else:
-        lay_out(experiment_page(table), options.format)
-    return _check(table.findings, only_cells(collection, experiment.cells).found) if options.check else 0
+        if options.format in MACHINE_FORMATS:
+            write(MACHINE_FORMATS[options.format](table), sys.stdout)
+        notes = "".join(f"{finding.kind}: {finding.text}\n" for finding in table.findings)
+        write(chosen.nothing + notes, sys.stderr if options.format in MACHINE_FORMATS else sys.stdout)
+    no_rows = [] if table.rows else ["no rows"]
+    runs = [item for item in chosen.collection.found if not options.data or item.record.identity.data in options.data]
+    return _check(table.findings, runs, no_rows) if options.check else 0
 
 
-def _list(findings: Sequence[Finding], stream: TextIO) -> None:
-    for finding in findings:
-        write(f"{finding.kind}: {finding.text}\n", stream)
+def _print(table: Table, options: argparse.Namespace) -> None:
+    """Prints a table with its notes; next to numbers for programs, these are written to stderr."""
+    sheets = sheets_of(table, options.wide)
+    notes = sections_of(table) if options.notes else [("Notes", [note_line(table, sheets)])]
+    if options.format in MACHINE_FORMATS:
+        write(MACHINE_FORMATS[options.format](table), sys.stdout)
+        write("".join(f"{line}\n" for _, lines in notes for line in lines), sys.stderr)
+    else:
+        lay_out(sheets, notes, options.format)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,29 +112,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--format", choices=[*LAYOUTS, *MACHINE_FORMATS], default="text", help="default: text")
     parser.add_argument(
-        "--wide",
-        action="store_true",
-        help="all columns, arms and settings; by default a table of 80 columns (csv and json always have all)",
+        "--wide", action="store_true", help="all columns, arms and settings (csv and json always have all)"
     )
-    parser.add_argument(
-        "--best-of",
-        type=_at_least_one,
-        metavar="N",
-        help="also the expected best dev score of N seeds (Dodge et al. 2019)",
-    )
+    parser.add_argument("--notes", action="store_true", help="all findings and explanations, not their number alone")
     parser.add_argument("--check", action="store_true", help="status 1 if there is a problem; see below")
     return parser
 
 
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of seeds, at least 1, found {text!r}")
-    return int(text)
-
-
 def _check(findings: Sequence[Finding], found: Sequence[FoundRecord], others: Sequence[str] = ()) -> int:
     """Prints why the table cannot be trusted: findings about it, what an audit of its runs finds, and other reasons."""
-    kinds = {"failed": "failed run", "empty": "empty cell, filled by", "unreadable": "not read", "note": "wrong"}
+    kinds = {"failed": "failed run", "empty": "empty cells", "unreadable": "not read", "note": "wrong"}
     wrong = [finding for finding in findings if finding.wrong]
     wrong += [Finding("note", own.text, wrong=True) for own in audit(found).findings]
     reasons = [*dict.fromkeys(f"{kinds[finding.kind]}: {finding.text}" for finding in wrong), *others]

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from elmo import SIZES, random_bilm, save_bilm
-from results.analysis.aggregate import Selection, summarise
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import collect
+from results.tables.fill import Selection, fill_all
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
 from tests.benchmarks import __main__ as program
@@ -369,7 +369,7 @@ def test_elmo_embed_is_measured_without_its_start(monkeypatch):
 
 def test_a_grid_of_records_is_one_that_runs_could_have_written(tmp_path):
     grid.write_grid(tmp_path, 80)
-    summary = summarise(collect([tmp_path]), Selection())
+    summary = fill_all(collect([tmp_path]), Selection())
     assert [finding.text for finding in summary.findings if finding.wrong] == []
     groups = [group for row in summary.rows for group in row.groups]
     assert [group.seeds for group in groups] == [[1, 2, 3, 4, 5]] * 16  # four tasks, two arms, two settings

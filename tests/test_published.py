@@ -17,24 +17,22 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from elmo.common.files import read_json
-from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
-from results.analysis.panels import Panel, split_panels
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import Group, Row
 from results.audit.__main__ import main as audit
 from results.breakdown.gains import break_down
 from results.breakdown.group_files import FOLDER, groups_above
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.publish import main as publish
-from results.publishing.tables_page import main_runs
+from results.publishing.tables_page import main_runs, readme_table
 from results.records.collect import collect
 from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from results.table import main as table
+from results.tables.fill import Selection, fill_all
 from results.tables.page_texts import HEADLINE
-from results.tables.paper_tables import readme_table
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
@@ -78,11 +76,10 @@ def test_the_audit_of_all_records_finds_nothing(capsys):
 def test_gains_and_errors_removed_agree_about_zero():
     """In every row of the tables, and on every kind of test examples."""
     found = collect([PUBLISHED])
-    rows = summarise(found, Selection(headline=load_experiment("table1"))).rows
-    panels = [Panel(row, label) for row in rows for label in ["", *row.labels]]
-    kinds = break_down(split_panels(rows)[0], found.found).panels
-    shown = [*panels, *(Panel(kind.row, panel.label) for panel, own in kinds for of in own.values() for kind in of)]
-    both = [(own.row.interval(own.label), own.row.cut_interval(own.label)) for own in shown]
+    table = fill_all(found, Selection(headline=load_experiment("table1")))
+    kinds = break_down(table.rows, found.found).panels
+    shown = [*table.rows, *table.others, *(kind.row for _, own in kinds for of in own.values() for kind in of)]
+    both = [(own.interval, own.cut_interval) for own in shown]
     known = [(gain, cut) for gain, cut in both if gain and cut]
     assert len(known) > 100
     assert [pair for pair in known if pair[0].sign != pair[1].sign] == []
@@ -206,7 +203,7 @@ def test_the_headline_stays_when_recipes_are_raised(monkeypatch):
     newer = {name: replace(task, recipe=99) for name, task in names.tasks.items()}
     monkeypatch.setattr("results.analysis.names.load_names", lambda: replace(names, tasks=newer))
     headline = load_experiment(HEADLINE)
-    shown = readme_table(summarise(main_runs(collect([PUBLISHED])), Selection(headline=headline)))
+    shown = readme_table(fill_all(main_runs(collect([PUBLISHED])), Selection(headline=headline)))
     assert re.search(r",\srecipe\s2\)", shown)
     assert re.sub(r",\srecipe\s\d+", "", shown) in re.sub(r",\srecipe\s\d+", "", README)
 
@@ -322,7 +319,7 @@ def test_the_baseline_of_the_mini_suite_is_clearly_above_chance(task):
         return replace(record, scores={"test": {record.metric: recomputed(record, run)}})
 
     groups = [Group(name, {}, list(map(scored, runs)), runs) for name, runs in arms.items()]
-    assert TableRow("mini", task, groups, compared=("chance", "glove")).interval().low > 0
+    assert Row("mini", task, groups, compared=("chance", "glove")).interval.low > 0
 
 
 def test_more_epochs_raise_the_frozen_arm_on_dev_but_not_on_test():

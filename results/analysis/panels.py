@@ -1,17 +1,15 @@
-"""Panels, the arms of a task under the same settings, and data for their figures, read from records.
+"""Data for figures, read from records.
 
 Untyped parts of a record may have any shape.
 """
 
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from results.analysis.names import load_names, metric_title, settings_title, task_title
-from results.analysis.rows import MINI, Group, TableRow, train_fraction
-from results.records.identity import looked_up
+from results.analysis.names import load_names, settings_title
+from results.analysis.rows import MINI, Group, Row, as_label, train_fraction
 from results.records.record import RunRecord
 
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
@@ -21,101 +19,23 @@ OF_WHOLE = "share of the official training examples"
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
 
 
-def as_stem(name: str) -> str:
-    """The name, made safe for a file name."""
-    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:80].strip("-")
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The arms of one task on one data set under the same settings: the content of one small figure."""
-
-    row: TableRow
-    label: str = ""
-
-    @property
-    def groups(self) -> list[Group]:
-        """The arms, in the order of the table."""
-        return [group for group in self.row.groups if group.label == self.label]
-
-    @property
-    def task(self) -> str:
-        """The name for people of the task on the data."""
-        return task_title(self.row.data, self.row.task, self.groups[0].records[0] if self.groups else None)
-
-    @property
-    def title(self) -> str:
-        """Task, data and settings, for people."""
-        return " · ".join(filter(None, [self.task, self.settings]))
-
-    @property
-    def settings(self) -> str:
-        """The changed settings, for people; empty for plain runs."""
-        return settings_title({**self.named, **self.groups[0].settings}) if self.groups else self.label
-
-    @property
-    def named(self) -> dict[str, str]:
-        """The settings in the row's name that these runs have, such as their biLM's, without those of their label."""
-        configs = [group.records[0].config for group in self.groups]
-        changed = self.groups[0].settings if self.groups else {}
-        return {
-            key: value
-            for key, value in self.row.named.items()
-            if key not in changed and any(looked_up(config, key) is not ... for config in configs)
-        }
-
-    @property
-    def stem(self) -> str:
-        """Data, task and settings, made safe for a file name."""
-        return as_stem(f"{self.row.data}-{self.row.task}-{self.label}")
-
-    @property
-    def metric(self) -> str:
-        """The main metric of these groups; where there are none, of the row."""
-        return self.groups[0].metric if self.groups else self.row.metric
-
-    def metric_title(self, metric: str = "") -> str:
-        """The name for people of a metric, by default the main one."""
-        return metric_title(metric or self.metric, self.groups[0].records[0] if self.groups else None)
-
-
-def panels_of(row: TableRow) -> tuple[list[Panel], list[Panel]]:
-    """The panels to show first, and the others.
-
-    Plain runs come first. If there are none: settings under which both arms ran on the whole data. Else all panels.
-    """
-    panels = [Panel(row, label) for label in dict.fromkeys(group.label for group in row.groups)]
-    plain = [panel for panel in panels if not panel.label]
-    paired = [panel for panel in panels if all(row.group(features, panel.label) for features in row.compared)]
-    whole = [panel for panel in paired if row.pair(panel.label) and not panel.groups[0].partial]
-    first = plain or whole or panels
-    return first, [panel for panel in panels if panel not in first]
-
-
-def arms_title(main_arms: Mapping[str, str], panels: Sequence[Panel]) -> str:
-    """The settings of the two main arms, for people; empty if none of these panels is on a full data set.
+def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
+    """The settings of the two main arms, for people; empty if none of these rows is on a full data set.
 
     Args:
         main_arms: These settings.
-        panels: What is shown; if one names another value of them, the text says so.
+        rows: What is shown; if one names another value of them, the text says so.
     """
-    full_size = [panel for panel in panels if panel.row.data != MINI]
-    settings = [own for panel in full_size for own in (panel.named, *(group.settings for group in panel.groups))]
-    named = {key for own in settings for key in own}
+    full_size = [row for row in rows if row.data != MINI]
+    named = {key for row in full_size for key in (*row.shown_names, *row.settings)}
     unless = ", unless a row names others" if named & main_arms.keys() else ""
     return f"{settings_title(main_arms)}{unless}" if main_arms and full_size else ""
 
 
-def arms_note(main_arms: Mapping[str, str], panels: Sequence[Panel]) -> list[str]:
-    """The line below a table of these panels that has `arms_title`; none if it is empty."""
-    title = arms_title(main_arms, panels)
+def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    """The line below a table of these rows that has `arms_title`; none if it is empty."""
+    title = arms_title(main_arms, rows)
     return [f"on full data sets: {title}"] if title else []
-
-
-def split_panels(rows: Sequence[TableRow]) -> tuple[list[Panel], list[Panel]]:
-    """The panels of all rows to show first, and the others."""
-    split = [panels_of(row) for row in rows]
-    return [panel for first, _ in split for panel in first], [panel for _, others in split for panel in others]
 
 
 def curve(record: RunRecord) -> list[tuple[float, float]]:
@@ -139,17 +59,16 @@ class Speed:
     censored: bool
 
 
-def speeds(panel: Panel) -> list[Speed]:
+def speeds(row: Row) -> list[Speed]:
     """One for each pair of runs, of the two arms that are compared, with the same seed and fold and with epochs.
 
     Epochs stand for updates: records do not count them, and both arms have the same training examples and batches.
     """
-    pair = panel.row.pair(panel.label)
-    if pair is None:
+    if row.pair is None:
         return []
     first, second = (
         {(record.identity.seed, record.identity.fold): own for record in group.runs if (own := curve(record))}
-        for group in pair
+        for group in row.pair
     )
     found = []
     for run in [run for run in first if run in second]:
@@ -232,32 +151,30 @@ class Efficiency:
     """Scores by the size of the training set: what fewer labels cost.
 
     Attributes:
-        row: The task and data.
-        label: The settings that all sizes share.
+        row: The task and data, and the settings that all sizes share.
         unit: "training examples"; "share of the training examples" where records do not count them, and OF_WHOLE where
             the data are a part of a known whole.
         series: Features -> (size, group) by ascending size.
     """
 
-    row: TableRow
-    label: str
+    row: Row
     unit: str
     series: Mapping[str, Sequence[tuple[float, Group]]]
 
 
-def efficiencies(row: TableRow) -> list[Efficiency]:
-    """One for each setting that was run with more than one share of the training examples."""
-    by_label: dict[str, list[Group]] = defaultdict(list)
-    for group in row.groups:
-        if group.records[0].limit is None:
-            rest = {key: value for key, value in group.settings.items() if key != "train_fraction"}
-            by_label[" ".join(f"{key}={value}" for key, value in rest.items())].append(group)
-    found = [efficiency(row, label, groups) for label, groups in by_label.items()]
-    return [own for own in found if own]
+def efficiencies(rows: Sequence[Row]) -> list[Efficiency]:
+    """One for each setting that a task was run under with more than one share of its training examples."""
+    by_label: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.record and row.record.limit is None:
+            shared = {key: value for key, value in row.settings.items() if key != "train_fraction"}
+            by_label[as_label(shared)].append(replace(row, settings=shared))
+    return [own for rows in by_label.values() if (own := efficiency(rows))]
 
 
-def efficiency(row: TableRow, label: str, groups: Sequence[Group]) -> Efficiency | None:
-    """Scores of these groups by the size of their training sets; None if there is only one size."""
+def efficiency(rows: Sequence[Row]) -> Efficiency | None:
+    """Scores of rows by the size of their training sets; None if there is only one size."""
+    row, groups = rows[0], [group for row in rows for group in row.groups]
     if len({train_fraction(group.records[0]) for group in groups}) < 2:
         return None
     counts = {id(group): training_examples(group.records[0]) for group in groups}
@@ -271,7 +188,7 @@ def efficiency(row: TableRow, label: str, groups: Sequence[Group]) -> Efficiency
         series[group.features].append((size / whole if whole else size, group))
     unit = OF_WHOLE if whole else "training examples" if counted else "share of the training examples"
     ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
-    return Efficiency(row, label, unit, ordered)
+    return Efficiency(row, unit, ordered)
 
 
 def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> bool:

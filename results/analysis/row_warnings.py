@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from results.analysis.names import arm_title, with_training_names
-from results.analysis.panels import Panel
-from results.analysis.rows import WARNED, TableRow, unlike_vectors
+from results.analysis.rows import WARNED, Row, unlike_vectors
 from results.records.identity import Parts, differences, flattened
 from results.records.record import RunRecord
 
@@ -20,29 +19,23 @@ LEARNED_NOTHING = (
 )
 
 
-def row_warnings(
-    row: TableRow, wanted: Collection[str], titles: Mapping[str, str], name: str = ""
-) -> list[tuple[str, bool]]:
+def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -> list[tuple[str, bool]]:
     """Warnings about the row's numbers, each with whether `--check` should fail: mixed code or vectors, unequal arms.
 
     Args:
         row: The row.
         wanted: Settings in which its arms differ on purpose.
         titles: Arm -> its name for people, where it is not that of its features.
-        name: The row's name in its table, where it is not that of its task.
     """
-
-    def title_of(label: str) -> str:
-        panel = Panel(row, label)
-        if not name:
-            return panel.title
-        return f"{name} · {panel.settings}" if label else name
-
-    warnings = [(f"{title_of('')}: data: {text}", False) for text in _data_warnings(row)]
-    nothing: dict[str, list[str]] = defaultdict(list)  # label -> the arms that learned nothing
+    # of texts that differ in numbers alone, as those of folds, the first
+    data: dict[str, str] = {}
+    for text in (text for group in row.groups for run in group.runs for text in run.data_warnings):
+        data.setdefault(re.sub(r"\d+", "", text), text)
+    warnings = [(f"{row.name or row.task_title}: data: {text}", False) for text in data.values()]
+    nothing = []  # the arms that learned nothing
     for group in row.groups:
         title = titles.get(group.features) or arm_title(group.features, group.records[0])
-        where = f"{title_of(group.label)}, {title}"
+        where = f"{row.title}, {title}"
         commits = [(record.commit or "no commit")[:10] for record in group.runs]
         vectors = [str(record.hashed.get("vectors"))[:10] for record in group.runs]
         for what, sources in {"commits": commits, "trainings of the vectors": vectors}.items():
@@ -55,7 +48,7 @@ def row_warnings(
         dirty = [run for run in group.runs if run.environment and run.environment.dirty]
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
         if idle := [run for run in group.runs if run.learned_nothing]:
-            nothing[group.label].append(f"{title} ({runs_in_words(idle)})")
+            nothing.append(f"{title} ({runs_in_words(idle)})")
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))
         for record in group.runs:
@@ -63,35 +56,25 @@ def row_warnings(
             if others:
                 which = f"{runs_in_words([record])} was continued in another environment"
                 warnings.append((f"{where}: {which} ({', '.join(sorted(others))})", False))
-    warnings += [
-        (f"{title_of(label)}: {', '.join(arms)} learned nothing {LEARNED_NOTHING}", False)
-        for label, arms in nothing.items()
-    ]
-    for label in ["", *row.labels]:
-        for arm in dict.fromkeys([row.compared[1], *(group.features for group in row.groups)]):
-            pair = row.comparing(row.compared[0], arm).matched(label) if arm != row.compared[0] else None
-            if pair is None:
-                continue
-            first, second = pair
-            names = " and ".join(titles.get(own) or arm_title(own) for own in (row.compared[0], arm))
-            where = f"{title_of(label)}: {names}"
-            if unlike := unlike_vectors(first, second):
-                warnings.append((f"{where}: no gain, because {unlike}", True))
-            elif arm == row.compared[1] and first.recipe == second.recipe:
-                keys, wrong = _arm_differences(first.records[0], second.records[0], wanted)
-                warnings += [(f"{where}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
-            elif arm == row.compared[1] and first.label == second.label:
-                text = f"{where}: no gain, because their recipes differ: {first.recipe} and {second.recipe}"
-                warnings.append((text, True))
+    if nothing:
+        warnings.append((f"{row.title}: {', '.join(nothing)} learned nothing {LEARNED_NOTHING}", False))
+    base, second = row.compared
+    for arm in dict.fromkeys([second, *(group.features for group in row.groups)]):
+        matched = row.comparing(base, arm).matched if arm != base else None
+        if matched is None:
+            continue
+        first, other = matched
+        names = " and ".join(titles.get(own) or arm_title(own) for own in (base, arm))
+        where = f"{row.title}: {names}"
+        if unlike := unlike_vectors(first, other):
+            warnings.append((f"{where}: no gain, because {unlike}", True))
+        elif arm == second and first.recipe == other.recipe:
+            keys, wrong = _arm_differences(first.records[0], other.records[0], wanted)
+            warnings += [(f"{where}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
+        elif arm == second and first.label == other.label:
+            text = f"{where}: no gain, because their recipes differ: {first.recipe} and {other.recipe}"
+            warnings.append((text, True))
     return warnings
-
-
-def _data_warnings(row: TableRow) -> list[str]:
-    """What the runs found wrong with their data; the first of texts that differ in numbers alone, as those of folds."""
-    found: dict[str, str] = {}
-    for text in (text for group in row.groups for record in group.runs for text in record.data_warnings):
-        found.setdefault(re.sub(r"\d+", "", text), text)
-    return list(found.values())
 
 
 def runs_in_words(records: Collection[RunRecord]) -> str:

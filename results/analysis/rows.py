@@ -1,5 +1,6 @@
 """Rows of the results table: groups of runs that may be averaged, and the gain between two of them."""
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,6 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from results.analysis.expected_best import expected_best
 from results.analysis.interval import (
     FEW_SEEDS,
     ArmScores,
@@ -26,14 +26,19 @@ from results.analysis.names import (
     default_pair,
     load_names,
     metric_of,
+    metric_title,
     old_recipe,
     recomputed,
+    settings_title,
     sort_key,
+    task_title,
     with_training_names,
 )
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
-from results.records.collect import Finding, FoundRecord
+from results.experiments.cell import ExperimentRow
+from results.experiments.experiment import Experiment
+from results.records.collect import Finding
 from results.records.example_scores import Example
 from results.records.identity import EXAMPLES_NAME, FOLD, Parts, flattened, looked_up, shown, without_seed
 from results.records.metric import Metric
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 MINI = "mini"  # the data set that comes with the suite
 _VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
 WARNED = "‡"  # marks scores whose features have a declared warning
+OLD = "°"  # marks scores of an older recipe
 LIMITED = "§"  # marks scores of runs that the limit on epochs may have cut short
 
 
@@ -70,12 +76,7 @@ class Group:
     @cached_property
     def label(self) -> str:
         """The settings on one line, as typed; empty for plain runs."""
-        return " ".join(f"{key}={value}" for key, value in self.settings.items())
-
-    @property
-    def name(self) -> str:
-        """The column's name: features and settings."""
-        return f"{self.features} {self.label}".rstrip()
+        return as_label(self.settings)
 
     @property
     def metric(self) -> str:
@@ -129,24 +130,22 @@ class Group:
 
     @property
     def marks(self) -> str:
-        """The signs after the score: a declared warning, a limit on epochs."""
-        return WARNED * bool(self.warnings) + LIMITED * any(record.limited for record in self.runs)
+        """The signs after the score: an older recipe, a declared warning, a limit on epochs."""
+        return (
+            OLD * bool(self.old_recipe)
+            + WARNED * bool(self.warnings)
+            + LIMITED * any(record.limited for record in self.runs)
+        )
 
     @property
     def partial(self) -> bool:
         """Whether the runs used only part of the data: a limit, a share of the training examples, or some folds."""
-        first = self.records[0]
-        return first.limit is not None or train_fraction(first) != 1 or self.lacks_folds
+        return is_partial(self.records[0]) or self.lacks_folds
 
     @property
     def lacks_folds(self) -> bool:
         """Whether the runs are on some folds of a dataset, but not on all."""
         return FOLD in self.records[0].identity.variant
-
-    def best_of(self, n: int) -> float | None:
-        """The expected best dev score of n seeds; None if fewer were run or a dev score is missing."""
-        scores = self.scores_by("dev", self.metric)
-        return expected_best(scores, n) if n <= len(scores) else None
 
     def scores_by(self, split: str, metric: str) -> list[float]:
         """The scores on a split by a metric, in the order of the seeds; empty where a run lacks it."""
@@ -156,19 +155,35 @@ class Group:
 
 
 @dataclass(frozen=True)
-class TableRow:
-    """The runs of one task on one data set; the gain is the difference between the two features in `compared`.
+class Row:
+    """A line of a table: a task on a data set under some settings, with a group for each arm that was run.
 
-    `named`: settings that its name says, although they are in no label. `lenders`: see `lenders_of`.
+    The gain is the difference between the two arms in `compared`.
+
+    Attributes:
+        data: The data set.
+        task: The task.
+        groups: One for each arm that has runs, in the order of the arms.
+        settings: What its runs set, as typed, where that is not what the table is about; empty for its main rows.
+        named: Settings that its title says, although they are the table's.
+        spec: The row in the experiment's file.
+        name: The title that the experiment gives it; by default it is made from task, data and settings.
+        paper: The paper's scores.
+        compared: The two arms.
+        others: The groups of the same task and data under other settings.
+        lenders: See `lenders_of`.
     """
 
     data: str
     task: str
     groups: Sequence[Group]
-    failed: Sequence[FoundRecord] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+    spec: ExperimentRow = field(default_factory=lambda: ExperimentRow([]))
+    name: str = ""
     paper: PaperScore | None = None
     compared: tuple[str, str] = field(default_factory=default_pair)
-    named: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[Group] = ()
     lenders: Sequence["Lender"] = ()
 
     @property
@@ -176,34 +191,110 @@ class TableRow:
         """Data and task, as in findings about the row."""
         return self.data, self.task
 
-    def group(self, features: str, label: str = "") -> Group | None:
-        """The group of these features and settings (by default plain runs), or None."""
-        return self._by_name.get((features, label))
+    @property
+    def label(self) -> str:
+        """The settings on one line, as typed."""
+        return as_label(self.settings)
 
-    @cached_property
-    def _by_name(self) -> dict[tuple[str, str], Group]:
-        return {(group.features, group.label): group for group in reversed(self.groups)}  # the first of two wins
+    @property
+    def record(self) -> RunRecord | None:
+        """A record of the row, for names that a user's YAML gives; None if nothing was run."""
+        return self.groups[0].records[0] if self.groups else None
 
-    def comparing(self, first: str, second: str) -> "TableRow":
+    @property
+    def task_title(self) -> str:
+        """The name for people of the task on the data."""
+        return task_title(self.data, self.task, self.record)
+
+    @property
+    def settings_title(self) -> str:
+        """The settings for people, those of the title included."""
+        return settings_title({**self.shown_names, **self.settings})
+
+    @property
+    def shown_names(self) -> dict[str, str]:
+        """The settings in `named` that these runs have, such as their biLM's, without those that they have instead."""
+        configs = [group.records[0].config for group in self.groups]
+        has = {key for key in self.named for config in configs if looked_up(config, key) is not ...}
+        return {key: value for key, value in self.named.items() if key in has and key not in self.settings}
+
+    @property
+    def title(self) -> str:
+        """Task, data and settings, for people."""
+        parts = [self.name, settings_title(self.settings)] if self.name else [self.task_title, self.settings_title]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def stem(self) -> str:
+        """Data, task and settings, made safe for a file name."""
+        return as_stem(f"{self.data}-{self.task}-{self.label}")
+
+    @property
+    def metric(self) -> str:
+        """The metric of its scores; empty if nothing says which."""
+        printed = self.paper.metric if self.paper else ""
+        return self.spec.metric or (self.groups[0].metric if self.groups else printed)
+
+    def metric_title(self, metric: str = "") -> str:
+        """The name for people of a metric, by default that of its scores."""
+        return metric_title(metric or self.metric, self.record)
+
+    def group(self, arm: str) -> Group | None:
+        """The group of an arm, or None."""
+        return next((group for group in self.groups if group.features == arm), None)
+
+    def comparing(self, first: str, second: str) -> "Row":
         """The row with another pair to compare."""
         return replace(self, compared=(first, second))
 
-    def gain(self, label: str = "") -> float | None:
-        """The mean of the second features minus that of the first, under the same settings; None if one is missing."""
-        pair = self.pair(label)
-        return pair[1].mean - pair[0].mean if pair else None
+    @cached_property
+    def pair(self) -> tuple[Group, Group] | None:
+        """The two groups to compare; None if one is missing, or recipes or vectors differ."""
+        if self.matched is None or unlike_vectors(*self.matched):
+            return None
+        first, second = self.matched
+        return self.matched if (first.metric, first.recipe) == (second.metric, second.recipe) else None
 
-    def interval(self, label: str = "") -> Interval | None:
+    @cached_property
+    def matched(self) -> tuple[Group, Group] | None:
+        """The two groups that belong together, comparable or not; None if one is missing.
+
+        If the first has no runs here, it is the one with equal settings apart from parts that it lacks: settings of a
+        biLM mean nothing to a baseline without one.
+        """
+        first, second = map(self.group, self.compared)
+        if second and not first:
+            alike = [own for own in self.others if own.features == self.compared[0] and _equal_settings(own, second)]
+            first = alike[0] if len(alike) == 1 else None
+        return (first, second) if first and second else None
+
+    @property
+    def gain(self) -> float | None:
+        """The mean of the second arm minus that of the first; None without a pair."""
+        return self.pair[1].mean - self.pair[0].mean if self.pair else None
+
+    @cached_property
+    def _intervals(self) -> Intervals | None:
+        pair = self.pair
+        lender = next((own for own in self.lenders if pair and _alike(own.group) == _alike(pair[1])), None)
+        return _intervals(*pair, lender) if pair else None
+
+    @property
+    def interval(self) -> Interval | None:
         """The 95 % interval of the gain, over examples and seeds; over seeds alone where examples are missing."""
-        found = self._both_intervals(label)
-        return found.gain if found else None
+        return self._intervals.gain if self._intervals else None
 
-    def no_interval(self, label: str = "") -> str:
+    @property
+    def sign(self) -> int:
+        """1 or -1 for a gain whose interval excludes 0, else 0."""
+        return self.interval.sign if self.interval else 0
+
+    @property
+    def no_interval(self) -> str:
         """Why the gain has no interval; empty if it has one, or if there is no gain."""
-        pair = self.pair(label)
-        if pair is None or self.interval(label):
+        if self.pair is None or self.interval:
             return ""
-        scored = [(own, run or ()) for group in pair for own, run in zip_longest(group.records, group.examples)]
+        scored = [(own, run or ()) for group in self.pair for own, run in zip_longest(group.records, group.examples)]
         sizes = sorted({len(run) for _, run in scored})
         if not sizes[0]:
             reason = f"{EXAMPLES_NAME} is missing"
@@ -215,103 +306,103 @@ class TableRow:
             return "in each arm, all seeds and test examples have equal scores, so nothing says how far off the gain is"
         return f"{reason}, and seeds alone need two in an arm, with different scores"
 
-    def gain_sign(self, label: str = "") -> int:
-        """1 or -1 for a gain whose interval excludes 0, else 0."""
-        interval = self.interval(label)
-        return interval.sign if interval else 0
-
-    def cut_interval(self, label: str = "") -> Interval | None:
-        """The 95 % interval of `error_cut`."""
-        found = self._both_intervals(label)
-        return found.cut if found and self.error_cut(label) is not None else None
-
-    def _both_intervals(self, label: str) -> Intervals | None:
-        if label not in self._known_intervals:
-            pair = self.pair(label)
-            lender = next((own for own in self.lenders if pair and _alike(own.group) == _alike(pair[1])), None)
-            self._known_intervals[label] = _intervals(*pair, lender) if pair else None
-        return self._known_intervals[label]
-
-    @cached_property
-    def _known_intervals(self) -> dict[str, Intervals | None]:
-        return {}  # by label, each computed once
-
-    def error_cut(self, label: str = "") -> float | None:
-        """The share of the first features' errors that the second remove, in percent; None if the metric has none."""
-        pair = self.pair(label)
+    @property
+    def error_cut(self) -> float | None:
+        """The share of the first arm's errors that the second removes, in percent; None if the metric has none."""
+        pair = self.pair
         return relative_error_cut(pair[0].mean, pair[1].mean) if pair and _has_errors(pair[0].metric) else None
 
     @property
-    def metric(self) -> str:
-        """The main metric: that of the first group, or of the first failed run if no run finished."""
-        metrics = [group.metric for group in self.groups] + [item.record.metric for item in self.failed]
-        return metrics[0] if metrics else ""
+    def cut_interval(self) -> Interval | None:
+        """The 95 % interval of `error_cut`."""
+        return self._intervals.cut if self._intervals and self.error_cut is not None else None
 
     @property
-    def labels(self) -> list[str]:
-        """The labels of runs with changed settings, each once."""
-        return list(dict.fromkeys(group.label for group in self.groups if group.label))
-
-    def pair(self, label: str = "") -> tuple[Group, Group] | None:
-        """The two groups to compare under these settings; None if one is missing, or recipes or vectors differ."""
-        found = self.matched(label)
-        if found is None or unlike_vectors(*found):
-            return None
-        first, second = found
-        return found if (first.metric, first.recipe) == (second.metric, second.recipe) else None
-
-    def matched(self, label: str = "") -> tuple[Group, Group] | None:
-        """The two groups that belong together under these settings, comparable or not; None if one is missing.
-
-        If the first has no runs under them, it is the one with equal settings apart from parts that it lacks: settings
-        of a biLM mean nothing to a baseline without one.
-        """
-        first, second = (self.group(features, label) for features in self.compared)
-        if second and not first:
-            like_it = [group for group in self.groups if group.features == self.compared[0]]
-            like_it = [group for group in like_it if _equal_settings(group, second)]
-            first = like_it[0] if len(like_it) == 1 else None
-        return (first, second) if first and second else None
+    def printed(self) -> Mapping[str, float]:
+        """The paper's scores by arm; empty without any."""
+        return self.paper.scores if self.paper else {}
 
 
 @dataclass(frozen=True)
-class Summary:
-    """The content of the results table.
+class Table:
+    """An experiment, filled with groups.
 
-    `best_of` adds the expected best dev score of that many seeds. `main_arms`: the two arms' settings, if they are not
-    the suite's defaults; `main_note`: what is to be known about their records.
+    Attributes:
+        experiment: Its arms are the columns; that of all records has those that were found.
+        rows: The rows to show first.
+        others: Those under other settings.
+        findings: What is to be said about them.
+        where: The words of a command that say where configs, data and runs are.
+        main_arms: The settings of the two arms, where they are not the suite's defaults.
     """
 
-    rows: Sequence[TableRow]
+    experiment: Experiment
+    rows: Sequence[Row]
+    others: Sequence[Row]
     findings: Sequence[Finding]
-    compared: tuple[str, str] = field(default_factory=default_pair)
-    best_of: int | None = None
+    where: Sequence[str] = ()
     main_arms: Mapping[str, str] = field(default_factory=dict)
-    main_note: str = ""
 
-    @cached_property
-    def features(self) -> list[str]:
-        """The columns: the two that are compared, then all others that were run."""
-        others = {group.features for row in self.rows for group in row.groups}
-        others |= {item.record.identity.features for row in self.rows for item in row.failed}
-        return sorted(others | set(self.compared), key=lambda features: column_order(features, self.compared))
+    @property
+    def arms(self) -> list[str]:
+        """The arms; of an experiment without some of its cells, those that it still has."""
+        chosen = self.experiment.chosen
+        return [arm for arm in self.experiment.arms if chosen is None or any(cell.arm == arm for cell in chosen)]
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """The two arms whose difference is the gain; empty names if the experiment compares none."""
+        first, second = self.experiment.compare or ("", "")
+        return first, second
 
     @cached_property
     def titles(self) -> dict[str, str]:
-        """The columns' headers: names for people of the features, with a size if all plain runs have the same."""
-        groups = [group for row in self.rows for group in row.groups]
-        plain = [group for group in groups if not group.label]
-        return {**arm_titles(self.features, groups), **arm_titles({own.features for own in plain}, plain)}
+        """The arms' names for people: those in the file, or those of their features if an arm is named like these."""
+        titles = arm_titles(self.experiment.arms, [group for row in [*self.rows, *self.others] for group in row.groups])
+        main = [group for row in self.rows if not row.settings for group in row.groups]
+        return {**titles, **arm_titles({group.features for group in main}, main), **self.experiment.titles}
 
     @property
     def with_paper(self) -> bool:
         """Whether the comparison is the paper's, so that its numbers are shown."""
         return self.compared == default_pair()
 
+    @property
+    def base(self) -> str:
+        """The arm that others are compared with."""
+        return self.compared[0]
+
+    def against_base(self, row: Row, arm: str) -> Row:
+        """The row, to compare an arm with `base`; there is no pair if the arm is `base` itself."""
+        return row.comparing(self.base, arm if arm != self.base else "")
+
+    def by_task(self) -> list[tuple[list[Row], list[Row]]]:
+        """For each task on a data set that has runs the rows to show first, and the others."""
+        found: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
+        for number, rows in enumerate((self.rows, self.others)):
+            for row in rows:
+                if row.groups:
+                    found.setdefault(row.key, ([], []))[number].append(row)
+        return list(found.values())
+
+
+def as_label(settings: Mapping[str, str]) -> str:
+    """The settings on one line, as typed."""
+    return " ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def as_stem(name: str) -> str:
+    """The name, made safe for a file name."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:80].strip("-")
+
 
 def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
     """Arm -> its name for people, with a size if all of these groups have the same."""
-    return {arm: common_title(arm, [own.records[0] for own in groups if own.features == arm]) for arm in arms}
+    named = {arm: [own.records[0] for own in groups if own.features == arm] for arm in arms}
+    return {
+        arm: common_title(arm, (own for own in found if own.identity.features == arm.partition(" ")[0]))
+        for arm, found in named.items()
+    }
 
 
 def _equal_settings(first: Group, second: Group) -> bool:
@@ -354,6 +445,11 @@ def train_fraction(record: RunRecord) -> float:
     """The share of the training examples that the run used; 1 by default."""
     value = record.identity.variant.get("train_fraction", 1)
     return float(value) if isinstance(value, int | float) else 1.0
+
+
+def is_partial(record: RunRecord) -> bool:
+    """Whether the run used only part of the data: a limit, or a share of the training examples."""
+    return record.limit is not None or train_fraction(record) != 1
 
 
 def comparable_parts(record: RunRecord) -> Parts:

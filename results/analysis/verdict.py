@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from results.analysis.names import default_pair, metric_title
 from results.analysis.paper_scores import PaperScore, load_paper
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import Group, Row
 from results.analysis.student import Part, combined, quantile
 
 
@@ -46,18 +46,13 @@ class Verdict:
     margin: float
 
     def __str__(self) -> str:
-        return f"{round(self.difference, 2) + 0.0:+.2f} {self.kind}"
-
-    @property
-    def with_interval(self) -> str:
-        """The text with the interval, where there is room."""
         between = "" if self.low is None else f" ({self.low:+.2f} to {self.high:+.2f})"
-        return f"{self}{between}"
+        return f"{round(self.difference, 2) + 0.0:+.2f} {self.kind}{between}"
 
 
 def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     """The verdict on a group; None if the paper has no such number: other arms, other metrics, or limited data."""
-    if group is None or paper is None:
+    if group is None or paper is None or not paper.compared:
         return None
     printed = paper.scores.get(group.features)
     if printed is None or group.partial or group.metric != paper.metric:
@@ -78,10 +73,9 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     return Verdict(kind, difference, difference - half, difference + half, margin)
 
 
-def verdicts(row: TableRow, label: str) -> list[Verdict | None]:
+def verdicts(row: Row) -> list[Verdict | None]:
     """The verdicts on the two arms of a row, if they are the ones that the paper compares."""
-    groups = [row.group(features, label) if row.compared == default_pair() else None for features in row.compared]
-    return [verdict(group, row.paper) for group in groups]
+    return [verdict(row.group(arm), row.paper) if row.compared == default_pair() else None for arm in row.compared]
 
 
 def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[Part]:

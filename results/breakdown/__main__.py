@@ -5,16 +5,14 @@ import sys
 from collections.abc import Sequence
 
 from elmo.common.errors import command_parser, exit_status
-from results.analysis.aggregate import summarise
-from results.analysis.panels import split_panels
-from results.analysis.rows import Summary, arm_titles
-from results.breakdown.gains import FEWEST, Kind, break_down
+from results.analysis.rows import Table, arm_titles
+from results.breakdown.gains import FEWEST, break_down
 from results.records.collect import FoundRecord
 from results.records.printing import printable, write
-from results.tables.cells import OUR_GAIN, Sheet, gain_cells, interval_legend, shown_score
-from results.tables.formats import LAYOUTS
+from results.tables.fill import fill_all
 from results.tables.run_options import add_choices, choose
-from results.tables.terminal import lay_out
+from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
+from results.tables.writers import LAYOUTS, lay_out
 
 MANY = (
     "of twenty intervals without any true gain, one is expected to exclude zero: a single row is a hint, no finding",
@@ -46,39 +44,41 @@ def _show(options: argparse.Namespace) -> int:
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
-    summary = summarise(chosen.collection, chosen.selection)
+    summary = fill_all(chosen.collection, chosen.selection)
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         for finding in summary.findings:
             write(f"{finding.kind}: {finding.text}\n", sys.stderr)
         return 1
     tables, notes = breakdown_page(summary, chosen.collection.found)
-    lay_out((tables, [("Notes", notes)]), options.format)
+    lay_out(tables, [("Notes", notes)], options.format)
     return 0 if tables else 1
 
 
-def breakdown_page(summary: Summary, found: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
+def breakdown_page(summary: Table, found: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
     """A table for each task and data set, and the notes below them."""
-    breakdown = break_down(split_panels(summary.rows)[0], found)
+    breakdown = break_down(summary.rows, found)
     tables, intervals = [], []
     for panel, kinds in breakdown.panels:
-        titles = arm_titles(summary.compared, panel.row.pair(panel.label) or ())
-        arms = [(printable(titles[features]), "l") for features in summary.compared]
-        columns = [("by", "l"), ("test examples", "l"), ("n", "r"), *arms, *OUR_GAIN]
-        lines = [_line(name, kind, panel.label) for name, own in kinds.items() for kind in own]
-        tables.append(Sheet(printable(f"{panel.title}, {panel.metric_title()}"), columns, lines))
-        intervals += [(panel.title, kind.row.interval(panel.label)) for own in kinds.values() for kind in own]
+        titles = arm_titles(summary.compared, panel.pair or ())
+        own = [(name, kind) for name, kinds_of_name in kinds.items() for kind in kinds_of_name]
+        columns: list[Column] = [
+            ("by", "l", [name.replace("_", " ") for name, _ in own]),
+            ("test examples", "l", [kind.label for _, kind in own]),
+            ("n", "r", [f"{kind.examples:,}" for _, kind in own]),
+            *(
+                (titles[arm], "l", [shown_score(kind.row.groups[number]) for _, kind in own])
+                for number, arm in enumerate(summary.compared)
+            ),
+            *gain_columns([kind.row for _, kind in own]),
+        ]
+        tables.append(sheet_of(f"{panel.title}, {panel.metric_title()}", columns))
+        intervals += [(panel.title, kind.row.interval) for own in kinds.values() for kind in own]
     if not tables:
         first, second = (printable(summary.titles[features]) for features in summary.compared)
         no_pair = f"no task has runs of both {first} and {second}; --compare A B names other features"
         return [], list(breakdown.notes) or [no_pair]
     return tables, [*interval_legend(intervals), *MANY, *breakdown.notes]
-
-
-def _line(name: str, kind: Kind, label: str) -> list[str]:
-    scores = [shown_score(group) for group in kind.row.groups]
-    gain = gain_cells(kind.row, label)[: len(OUR_GAIN)]
-    return [printable(cell) for cell in (name.replace("_", " "), kind.label, f"{kind.examples:,}", *scores, *gain)]
 
 
 if __name__ == "__main__":

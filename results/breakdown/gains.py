@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from results.analysis.names import metric_of
-from results.analysis.panels import Panel
-from results.analysis.rows import Group, TableRow, train_fraction
+from results.analysis.rows import Group, Row, train_fraction
 from results.analysis.units import unit_numbers
 from results.breakdown.group_files import GroupsUnreadable, groups_above, reads_otherwise
 from results.records.collect import FoundRecord
@@ -23,18 +22,18 @@ class Kind:
 
     label: str
     examples: int
-    row: TableRow
+    row: Row
 
 
 @dataclass(frozen=True)
 class Breakdown:
     """Panels with their kinds of examples, by the name of the distinction; notes say what is missing, and why."""
 
-    panels: Sequence[tuple[Panel, Mapping[str, Sequence[Kind]]]]
+    panels: Sequence[tuple[Row, Mapping[str, Sequence[Kind]]]]
     notes: Sequence[str]
 
 
-def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Breakdown:
+def break_down(panels: Sequence[Row], found: Sequence[FoundRecord]) -> Breakdown:
     """Both arms on kinds of test examples, for all panels that compare two arms.
 
     Args:
@@ -44,7 +43,7 @@ def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Breakdo
     paths = {item.record.fingerprint: item.path for item in found}
     found_kinds, notes = [], list[str]()
     for panel in panels:
-        if not panel.row.pair(panel.label):
+        if not panel.pair:
             continue
         try:
             kinds = kinds_of(panel, paths)
@@ -58,27 +57,27 @@ def break_down(panels: Sequence[Panel], found: Sequence[FoundRecord]) -> Breakdo
     return Breakdown(found_kinds, notes)
 
 
-def _why_nothing(panel: Panel, kinds: Mapping[str, Sequence[Kind]] | None) -> str:
+def _why_nothing(panel: Row, kinds: Mapping[str, Sequence[Kind]] | None) -> str:
     """Why a panel has no kinds of examples to compare; see `kinds_of`."""
     if kinds is None:
         return (
             "the runs have no score for each test example (examples.json.gz), so kinds of examples cannot be compared"
         )
     if not kinds:
-        what = f"task={panel.row.task} data={panel.row.data} data_dir=DIR runs_dir=RUNS_DIR"
+        what = f"task={panel.task} data={panel.data} data_dir=DIR runs_dir=RUNS_DIR"
         return f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
     large = [f"{name.replace('_', ' ')}: {kind.label}" for name, own in kinds.items() for kind in own]
     found = f"only one kind of test examples ({'; '.join(large)})" if large else "no kind of test examples"
     return f"nothing to compare: {found} has {FEWEST} of them or more"
 
 
-def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]] | None:
+def kinds_of(panel: Row, paths: Paths) -> dict[str, list[Kind]] | None:
     """Both arms on each kind of examples, by the name of the grouping; None if their examples do not give the metric.
 
     Raises:
         GroupsUnreadable: The file of groups is damaged.
     """
-    pair = panel.row.pair(panel.label)
+    pair = panel.pair
     runs = [run for group in pair or () for run in group.examples]
     if pair is None or not runs or not all(runs):
         return None
@@ -92,11 +91,11 @@ def kinds_of(panel: Panel, paths: Paths) -> dict[str, list[Kind]] | None:
     pair = (_with_units(pair[0], metric), _with_units(pair[1], metric))
     lenders = [
         replace(own, group=_with_units(own.group, metric))
-        for own in panel.row.lenders
+        for own in panel.lenders
         if min(len(group.records) for group in pair) == 1
         and all(run and len(run) == len(examples[0]) and metric.of_examples(run) for run in own.group.examples)
     ]
-    row = replace(panel.row, lenders=lenders)
+    row = replace(panel, lenders=lenders)
     return {name: _split(row, pair, metric, grouping) for name, grouping in found.items()}
 
 
@@ -131,7 +130,7 @@ def _joined(first: Mapping[str, Grouping], second: Mapping[str, Grouping]) -> di
     }
 
 
-def _split(row: TableRow, pair: tuple[Group, Group], metric: Metric, grouping: Grouping) -> list[Kind]:
+def _split(row: Row, pair: tuple[Group, Group], metric: Metric, grouping: Grouping) -> list[Kind]:
     """Both arms on the examples of each label that enough examples have."""
     kinds = []
     for number, label in enumerate(grouping.labels):
@@ -139,7 +138,7 @@ def _split(row: TableRow, pair: tuple[Group, Group], metric: Metric, grouping: G
         if len(chosen) >= FEWEST:
             groups = [_only(group, chosen, metric) for group in pair]
             lenders = [replace(own, group=_only(own.group, chosen, metric)) for own in row.lenders]
-            only = replace(row, groups=groups, failed=(), paper=None, lenders=lenders)
+            only = replace(row, groups=groups, others=(), paper=None, lenders=lenders)
             kinds.append(Kind(label, len(chosen), only))
     return kinds
 

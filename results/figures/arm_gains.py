@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from results.analysis.interval import Interval, corrected_signs
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
-from results.analysis.rows import WARNED, TableRow
+from results.analysis.rows import WARNED, Row, Table
 from results.experiments.experiment import ArmCost
 from results.figures.axes import Scale, fitted, legend, spread, text_width, vertical_ticks, with_minus, with_notes
 from results.figures.errors_removed import AXIS
 from results.figures.marks import WIDTH, Arm, ChartLine, Dot, Figure, Label, Mark
-from results.tables.arms_table import shown_milliseconds, shown_parameters
-from results.tables.cells import FEW_SEEDS_NOTE, MARK, shown_interval
-from results.tables.experiment_rows import ExperimentLine, ExperimentTable
+from results.tables.sheet import FEW_SEEDS_NOTE, MARK, shown_interval, shown_milliseconds, shown_parameters
 
 FEWEST = 3  # arms with runs, the baseline included: fewer are no comparison
 WIDE, PHONE = 860.0, WIDTH
@@ -53,7 +51,7 @@ class _Share:
     @property
     def text(self) -> str:
         """All that is drawn, in words; empty if nothing is."""
-        between = shown_interval(self.interval, " to ", sign="-").removesuffix(MARK)
+        between = shown_interval(self.interval, sign="-").removesuffix(MARK)
         parts = [] if self.ours is None else [f"{self.ours:.1f} %{self.marks}" + f" ({between})" * bool(between)]
         parts += [] if self.published is None else [f"published {self.published:.1f} %"]
         return with_minus(", ".join(parts))
@@ -86,22 +84,22 @@ class _Lane:
         return f"{self.title} ({self.cost_text}): {'; '.join(shown)}."
 
 
-def arm_gains(table: ExperimentTable) -> Figure | None:
+def arm_gains(table: Table) -> Figure | None:
     """The figure with its narrow form; None if the table has no costs, or fewer than three arms with runs."""
     experiment, base = table.experiment, table.base
     lines = [
-        line for line in table.lines if (first := line.runs.group(base)) and line.runs.groups != [first]
+        line for line in table.rows if (first := line.group(base)) and line.groups != [first]
     ]  # the others have nothing to compare
-    with_runs = [arm for arm in experiment.arms if any(line.runs.group(arm) for line in table.lines)]
+    with_runs = [arm for arm in experiment.arms if any(line.group(arm) for line in table.rows)]
     if not experiment.costs or len(with_runs) < FEWEST or not lines:
         return None
     lanes = {arm: _Lane(table.titles[arm], experiment.costs.get(arm), [], []) for arm in experiment.arms}
     for line in lines:
         rows = {arm: table.against_base(line, arm) for arm in experiment.arms}
-        signs = corrected_signs({arm: row.interval() for arm, row in rows.items()})
+        signs = corrected_signs({arm: row.interval for arm, row in rows.items()})
         for arm, row in rows.items():
             lanes[arm].shares.append(_share(table, line, arm, row, signs[arm]))
-        if group := line.runs.group(base):
+        if group := line.group(base):
             lanes[base].scores.append((f"{group.mean:.1f}", metric_title(group.metric, group.records[0])))
     shown = [lane for lane in lanes.values() if lane.scores or any(share.text for share in lane.shares)]
     shown.sort(key=lambda lane: lane.cost.milliseconds if lane.cost else float("inf"))
@@ -126,26 +124,26 @@ def arm_gains(table: ExperimentTable) -> Figure | None:
     return replace(wide, narrow=narrow)
 
 
-def _share(table: ExperimentTable, line: ExperimentLine, arm: str, runs: TableRow, sign: int) -> _Share:
-    first, group = line.runs.group(table.base), line.runs.group(arm)
+def _share(table: Table, line: Row, arm: str, runs: Row, sign: int) -> _Share:
+    first, group = line.group(table.base), line.group(arm)
     printed = arm in line.spec.same_baseline and arm != table.base
-    published = relative_error_cut(line.paper[table.base], line.paper[arm]) if printed else None
+    published = relative_error_cut(line.printed[table.base], line.printed[arm]) if printed else None
     few_seeds = any(runs_of and runs_of.few_seeds for runs_of in (first, group))
     marks = MARK * few_seeds + WARNED * bool(group and group.warnings)
     missing = "not run" if arm in (line.spec.arms or [arm]) else ""
     if first and group and first.recipe != group.recipe:
         missing = f"recipe {group.recipe}"
-    return _Share(runs.error_cut(), runs.cut_interval(), sign, published, marks, missing)
+    return _Share(runs.error_cut, runs.cut_interval, sign, published, marks, missing)
 
 
-def _footnotes(table: ExperimentTable, lines: Sequence[ExperimentLine], missing: Sequence[str]) -> list[str]:
-    groups = [group for line in lines for group in line.runs.groups]
+def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> list[str]:
+    groups = [group for line in lines for group in line.groups]
     notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
     warned = {
         f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings
     }
     for line in lines:
-        recipes = {group.features: group.old_recipe for group in line.runs.groups}
+        recipes = {group.features: group.old_recipe for group in line.groups}
         for recipe in sorted(set(recipes.values()) - {""}):
             arms = [table.titles[arm] for arm, of_arm in recipes.items() if of_arm == recipe]
             which = "" if len(arms) == len(recipes) else f", {', '.join(arms)}"

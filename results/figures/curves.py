@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from results.analysis.names import arm_title, metric_title
-from results.analysis.panels import OF_WHOLE, Efficiency, Panel, as_stem, curve, speeds
+from results.analysis.panels import OF_WHOLE, Efficiency, curve, speeds
+from results.analysis.rows import Row, Table, as_stem
 from results.experiments.experiment import ArmPerplexity
 from results.figures import axes
 from results.figures.marks import Area, Arms, ChartLine, Dot, Figure, Label, Mark, Point, arms_of, titled
-from results.tables.experiment_rows import ExperimentLine, ExperimentTable, is_measured
+from results.tables.fill import is_measured
 
 COLOUR = "blue"  # of biLMs
 SIZE = 11.0  # of their names
 
 
-def seed_scatter(panel: Panel, arms: Arms) -> Figure:
+def seed_scatter(panel: Row, arms: Arms) -> Figure:
     """One dot for each run's test score, a lane for each arm, a bar at the mean."""
     scale = axes.spread([score for group in panel.groups for score in group.scores], axes.LEFT + 4, axes.RIGHT - 4)
     bottom = axes.LANE * len(panel.groups)
@@ -35,7 +36,7 @@ def seed_scatter(panel: Panel, arms: Arms) -> Figure:
     return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + axes.BELOW, marks, numbers=" ".join(numbers))
 
 
-def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
+def learning_curves(panel: Row, arms: Arms) -> Figure | None:
     """The mean dev score by epoch with the range of the runs, and the best epoch of each; None if no run has epochs."""
     curves = [[(record, dict(curve(record))) for record in group.runs if curve(record)] for group in panel.groups]
     points = [point for runs in curves for _, run in runs for point in run.items()]
@@ -76,7 +77,7 @@ def learning_curves(panel: Panel, arms: Arms) -> Figure | None:
     return Figure(name, panel.title, caption, axes.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
 
 
-def convergence(panels: Sequence[Panel], compared: tuple[str, str]) -> Figure | None:
+def convergence(panels: Sequence[Row], compared: tuple[str, str]) -> Figure | None:
     """The epochs until the first arm's best dev score, a lane for each task; None if no task has pairs of runs."""
     lanes = [(panel, pairs) for panel in panels if (pairs := speeds(panel))]
     if not lanes:
@@ -110,7 +111,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
 
     A line ends where the recipe changes, and sizes with runs of an older recipe have a star.
     """
-    panel = Panel(sizes.row, sizes.label)
+    panel = sizes.row
     groups = [group for points in sizes.series.values() for _, group in points]
     mixed = len({group.recipe for group in groups}) > 1
     arms = titled(arms, groups, recipes=not mixed)
@@ -166,19 +167,19 @@ class _BilmPoint:
         return f"{self.name}: perplexity {perplexity}, gain {gain}"
 
 
-def gains_by_perplexity(table: ExperimentTable) -> list[Figure]:
+def gains_by_perplexity(table: Table) -> list[Figure]:
     """A panel for each task with runs of two biLMs or more whose perplexity is known, and of the first arm compared."""
-    return [figure for line in table.lines if (figure := _by_perplexity(table, line))]
+    return [figure for line in table.rows if (figure := _by_perplexity(table, line))]
 
 
-def _by_perplexity(table: ExperimentTable, line: ExperimentLine) -> Figure | None:
-    base, base_title = line.runs.group(table.base), table.titles[table.base]
+def _by_perplexity(table: Table, line: Row) -> Figure | None:
+    base, base_title = line.group(table.base), table.titles[table.base]
     if base is None:
         return None
     bilms = [
         _BilmPoint(table.titles[arm], perplexity, [score - base.mean for score in group.scores])
         for arm, perplexity in table.experiment.perplexities.items()
-        if (group := line.runs.group(arm)) and is_measured(perplexity, group) and group.recipe == base.recipe
+        if (group := line.group(arm)) and is_measured(perplexity, group) and group.recipe == base.recipe
     ]
     if len(bilms) < 2:  # one is no relation
         return None
@@ -215,7 +216,7 @@ def _by_perplexity(table: ExperimentTable, line: ExperimentLine) -> Figure | Non
         f"Perplexity on the same {bilms[0].perplexity.predictions:,} held-out predictions, as the biLMs' cards state."
     )
     title, numbers = ", ".join(filter(None, [line.title, base.old_recipe])), "; ".join(bilm.text for bilm in bilms)
-    name = f"{table.experiment.sweep_name}-{as_stem(f'{line.runs.data}-{line.runs.task}')}"
+    name = f"{table.experiment.sweep_name}-{as_stem(f'{line.data}-{line.task}')}"
     return Figure(name, title, caption, axes.AXES_HEIGHT, marks, numbers=f"{numbers}.")
 
 

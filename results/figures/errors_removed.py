@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from results.analysis.interval import Interval
 from results.analysis.names import default_pair, load_names
-from results.analysis.panels import Panel, arms_title
+from results.analysis.panels import arms_title
 from results.analysis.paper_scores import relative_error_cut
-from results.analysis.rows import MINI, arm_titles
+from results.analysis.rows import MINI, Row, arm_titles
 from results.figures.axes import Scale, fitted, legend, shown_tick, with_minus
 from results.figures.marks import WIDTH, Arm, Arms, ChartLine, Figure, Label, Mark, arms_of
-from results.tables.cells import FEW_SEEDS_NOTE, MARK, shown_interval
+from results.tables.sheet import FEW_SEEDS_NOTE, MARK, shown_interval
 
 NAME = "errors-removed"
 AXIS = "share of the baseline's errors removed (%)"
@@ -55,7 +55,7 @@ class _Comparison:
     @property
     def shown_share(self) -> str:
         """The share with its interval, as text."""
-        between = shown_interval(self.interval, " to ", sign="-")
+        between = shown_interval(self.interval, sign="-")
         return with_minus(f"{self.main.share:.1f} %" + f" ({between})" * bool(between))
 
     @property
@@ -83,7 +83,7 @@ PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lan
 
 
 def errors_removed(
-    panels: Sequence[Panel], compared: tuple[str, str], main_arms: Mapping[str, str] | None = None
+    panels: Sequence[Row], compared: tuple[str, str], main_arms: Mapping[str, str] | None = None
 ) -> Figure | None:
     """The figure with its narrow form, of the panels that have both arms; None if there are none.
 
@@ -96,14 +96,14 @@ def errors_removed(
     """
     known = load_names().arms
     features = [arm for arm in dict.fromkeys([*compared, *known]) if arm in compared or known[arm].colour]
-    groups = [group for panel in panels for group in (*panel.groups, *(panel.row.pair(panel.label) or ()))]
+    groups = [group for panel in panels for group in (*panel.groups, *(panel.pair or ()))]
     titles = arm_titles(features, groups)
     first, second = (titles[arm] for arm in compared)
     arms = arms_of(titles | {compared[1]: second.removeprefix("+ ")})
     lanes = [lane for panel in panels if (lane := _comparison(panel, arms, compared))]
     if not lanes:
         return None
-    mini = all(panel.row.data == MINI for panel in panels)
+    mini = all(panel.data == MINI for panel in panels)
     caption = f"Test scores: {first} → {second}. Errors removed: the gain as a share of 100 minus the baseline's score."
     if any(lane.interval for lane in lanes):
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
@@ -126,10 +126,9 @@ def errors_removed(
     return replace(wide, narrow=narrow)
 
 
-def _comparison(panel: Panel, arms: Arms, compared: tuple[str, str]) -> _Comparison | None:
+def _comparison(panel: Row, arms: Arms, compared: tuple[str, str]) -> _Comparison | None:
     """What is drawn of a panel; None if it does not have both arms, or no errors to remove."""
-    row, label = panel.row, panel.label
-    pair, share = row.pair(label), row.error_cut(label)
+    row, pair, share = panel, panel.pair, panel.error_cut
     if pair is None or share is None:
         return None
     baseline, second = pair
@@ -145,14 +144,14 @@ def _comparison(panel: Panel, arms: Arms, compared: tuple[str, str]) -> _Compari
         cut = row.paper.error_cut(compared)
         others = [_Value(PAPER, cut, hollow=True), *others] if cut is not None else others
     return _Comparison(
-        panel.task,
-        ", ".join(filter(None, [panel.metric_title(), panel.settings, baseline.old_recipe])),
+        panel.task_title,
+        ", ".join(filter(None, [panel.metric_title(), panel.settings_title, baseline.old_recipe])),
         f"{baseline.mean:.1f} → {second.mean:.1f}",
         _Value(arms[second.features], share),
-        row.cut_interval(label),
-        row.gain_sign(label),
+        row.cut_interval,
+        row.sign,
         others,
-        shortened=panel.settings if EPOCHS in {**panel.named, **baseline.settings} else "",
+        shortened=panel.settings_title if EPOCHS in {**panel.shown_names, **panel.settings} else "",
     )
 
 
@@ -248,7 +247,7 @@ def _lane(lane: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[
     first, second = top + layout.first, top + layout.second
     if lane.interval:
         ends = [min(max(end, scale.low), scale.high) for end in lane.interval.ends]
-        title = f"{lane.name}: 95 % interval {shown_interval(lane.interval, ' to ', sign='-')} %"
+        title = f"{lane.name}: 95 % interval {shown_interval(lane.interval, sign='-')} %"
         marks.append(lane.main.arm.line([(scale.at(end), first) for end in ends], 3, title))
         marks += [_arrow_head(scale.start, first, -1, lane.main.arm)] * (lane.interval.low < scale.low)
         marks += [_arrow_head(scale.end, first, 1, lane.main.arm)] * (lane.interval.high > scale.high)

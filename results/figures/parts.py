@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from results.analysis.interval import Interval, seed_intervals
-from results.analysis.panels import Panel, class_metric, class_runs, class_scores, confusion, layer_name, mixes
-from results.analysis.rows import Group
+from results.analysis.panels import class_metric, class_runs, class_scores, confusion, layer_name, mixes
+from results.analysis.rows import Group, Row
 from results.breakdown.gains import FEWEST, Kind
 from results.figures.axes import (
     BELOW,
@@ -54,17 +54,17 @@ class _Gain:
         return f"{self.name}{self.count}: {self.scores[0]:.1f} to {self.scores[1]:.1f}, {self.text}"
 
 
-def kind_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], arms: Arms) -> Figure:
+def kind_gains(panel: Row, kinds: Mapping[str, Sequence[Kind]], arms: Arms) -> Figure:
     """The gain on each kind of test examples with its 95 % interval; kinds of one distinction below its name."""
     gains = {
         name.replace("_", " "): [
-            _Gain(kind.label, kind.examples, (first.mean, second.mean), kind.row.interval(panel.label))
+            _Gain(kind.label, kind.examples, (first.mean, second.mean), kind.row.interval)
             for kind in of_name
             for first, second in [kind.row.groups]
         ]
         for name, of_name in kinds.items()
     }
-    first, second = (arms[features] for features in panel.row.compared)
+    first, second = (arms[features] for features in panel.compared)
     caption = (
         f"Gain of {second.title} over {first.title} on each kind of test examples, in points of "
         f"{panel.metric_title()}, with 95 % interval, and the number of examples."
@@ -72,12 +72,12 @@ def kind_gains(panel: Panel, kinds: Mapping[str, Sequence[Kind]], arms: Arms) ->
     return _gains_figure(f"kinds-{panel.stem}", panel.title, caption, gains, panel.metric_title(), second)
 
 
-def class_differences(panel: Panel, arms: Arms) -> Figure | None:
+def class_differences(panel: Row, arms: Arms) -> Figure | None:
     """The gain of each class with its 95 % interval over seeds; None if the compared arms have no classes.
 
     Classes with few test examples are left out, as kinds of examples are.
     """
-    pair = panel.row.pair(panel.label)
+    pair = panel.pair
     if pair is None or not (metric := class_metric(pair)):
         return None
     before, after = (class_runs(group, metric) for group in pair)
@@ -128,9 +128,9 @@ def _gains_figure(
     return Figure(name, title, caption, y + BELOW, marks, numbers=". ".join(numbers) + ".")
 
 
-def confusions(panel: Panel, arms: Arms) -> Figure | None:
+def confusions(panel: Row, arms: Arms) -> Figure | None:
     """What the second arm changes in the confusion matrix, in points; None if the compared arms have no counts."""
-    pair = panel.row.pair(panel.label)
+    pair = panel.pair
     counted = [counts for group in pair or () if (counts := confusion(group))]
     if pair is None or len(counted) < 2 or counted[0][0] != counted[1][0]:
         return None

@@ -1,38 +1,48 @@
-"""The page of published tables, results/tables.md, and the SVG figures that it shows."""
+"""The page of published tables, results/tables.md, the SVG figures that it shows, and README's table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from results.analysis.panels import Panel, arms_note
-from results.analysis.rows import MINI, WARNED, Summary
+from results.analysis.names import arm_title, default_pair, load_names
+from results.analysis.panels import arms_note, speeds
+from results.analysis.paper_scores import load_paper
+from results.analysis.rows import MINI, WARNED, Group, Row, Table, arm_titles
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
-from results.figures.curves import convergence
+from results.figures.arm_gains import arm_gains
+from results.figures.curves import convergence, gains_by_perplexity, sample_efficiency
 from results.figures.errors_removed import errors_removed
-from results.figures.marks import Figure
+from results.figures.marks import Figure, arms_of
+from results.figures.parts import layer_map
 from results.figures.svg import picture
-from results.publishing.paper_chapters import contents, shown_chapter
-from results.records.collect import Collection
-from results.records.printing import without_markup
+from results.records.collect import Collection, Finding
+from results.records.printing import printable, without_markup
+from results.records.typed_json import PAPER, read_toml
 from results.report.blocks import CHARTS, blocks_of
-from results.tables.others_tables import anchors_table, costs_table, load_others
+from results.report.experiments import table_efficiencies
+from results.tables.fill import fill, typed_sweep
 from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
-from results.tables.paper_tables import (
-    controls_table,
-    gain_table,
-    other_metrics_table,
-    panels_comparing,
-    panels_with_more,
-    rerun_block,
-    speed_table,
-    table_legend,
-    table_panels,
-    variants_table,
+from results.tables.rerun_commands import commands_of, commit_of
+from results.tables.sheet import (
+    EMPTY,
+    Column,
+    Sheet,
+    explanations,
+    gain_columns,
+    gains_sheet,
+    metric_column,
+    score_columns,
+    sheet_of,
+    sheets_of,
+    shown_score,
 )
+from results.tables.writers import markdown_table
 
 SHOWN_CHARTS = ("curves", "layers")  # the report has the others as well
+ROOT = PAPER.parents[1]
 
 
 @dataclass(frozen=True)
@@ -43,26 +53,52 @@ class TablesPage:
     figures: Sequence[Figure]
 
 
-def tables_page(collection: Collection, summary: Summary, published: Path) -> TablesPage:
+@dataclass(frozen=True)
+class ShownChapter:
+    """A chapter of the paper's tables with what it shows, as Markdown.
+
+    Attributes:
+        title: Its heading.
+        text: What it says first.
+        runs: The command that makes it; empty if there is nothing to train.
+        shows: The command that shows it.
+        filled: How many of its cells have a score.
+        figures: What it draws.
+        table: Its table; empty if it has none.
+        notes: Lines below the table.
+        missing: How to fill its empty cells; empty if there are none.
+        findings: What is wrong with its runs.
+    """
+
+    title: str
+    text: str
+    runs: str
+    shows: str
+    filled: str = ""
+    figures: Sequence[Figure] = ()
+    table: str = ""
+    notes: Sequence[str] = ()
+    missing: str = ""
+    findings: Sequence[Finding] = ()
+
+
+def tables_page(collection: Collection, table: Table, published: Path) -> TablesPage:
     """All published tables: the paper's, the mini data, controls, other metrics, other settings.
 
     Args:
         collection: All published records.
-        summary: The summary of `main_runs`.
+        table: The table of `main_runs`.
         published: The records' folder, next to the page; figures go there, too.
     """
     texts = load_texts()
     in_order = [PaperChapter(HEADLINE), *texts.paper]
     chapters = {own.experiment: shown_chapter(own, collection, published) for own in in_order}
     chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
-    panels, others = table_panels(summary)
     # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
     shown = [name for name in chapters if name not in ("", HEADLINE) and not load_experiment(name).by_arm]
-    others = _without_runs_of(others, collection, shown)
-    with_controls = panels_with_more(panels, texts.controls.arms)
-    pairs = [panels_comparing(with_controls, compared) for compared in texts.controls.compared]
-    by_others = other_metrics_table(panels)
+    others = _without_runs_of(_without_baselines(table.others), collection, shown)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
+    explained: set[str] = set()
 
     def show(found: Sequence[Figure]) -> None:
         found = [figure for figure in found if figure.name not in figures]  # the paper's Figures 1 and 2 come first
@@ -70,46 +106,58 @@ def tables_page(collection: Collection, summary: Summary, published: Path) -> Ta
             figures.update({figure.name: figure for figure in found})
             blocks.append(" ".join(picture(figure, published.name) for figure in found))
 
-    def show_gains(chapter: Chapter, own: Sequence[Panel], *explanation: str) -> None:
-        blocks.extend(_heading(chapter))
-        if figure := errors_removed(own, summary.compared, summary.main_arms):
-            show([figure])
-        if own:
-            blocks.extend([str(gain_table(own)), *explanation, rerun_block(own)])
+    def explain(lines: Sequence[str]) -> None:
+        """Explains what the page has not explained before."""
+        new = [line for line in dict.fromkeys(lines) if line not in explained]
+        explained.update(new)
+        blocks.extend(["\n".join(f"- {without_markup(line)}" for line in new)] if new else [])
 
-    legend = table_legend([*panels, *chain(*pairs), *others], texts.band, arms_note(summary.main_arms, panels))
-    explanation = [legend, texts.rerun]  # below the first table
-    full_size, mini = ([panel for panel in panels if (panel.row.data == MINI) is own] for own in (False, True))
+    def show_gains(chapter: Chapter, rows: Sequence[Row]) -> None:
+        blocks.extend(_heading(chapter))
+        if figure := errors_removed(rows, table.compared, table.main_arms):
+            show([figure])
+        if rows:
+            blocks.append(markdown_table(gains_sheet(table, rows, "", default_pair(), wide=True)))
+            first = not explained
+            plain = replace(table, experiment=replace(table.experiment, note=""))
+            explain([*explanations(plain, rows), *([texts.band.strip()] if any(row.paper for row in rows) else [])])
+            blocks.extend([texts.rerun] * first)
+            blocks.append(rerun_block(rows))
+
+    full_size, mini = ([row for row in table.rows if (row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
         if experiment == HEADLINE:
-            show_gains(replace(texts.gains, text=summary.main_note), full_size, *explanation)
+            show_gains(replace(texts.gains, text=table.experiment.note), full_size)
         else:
             blocks += [f"## {chapter.title}", chapter.text]
             show(chapter.figures)
             blocks += filter(None, [chapter.table])
+            explain(chapter.notes)
         blocks += filter(None, [chapter.missing])
     if mini:
-        show_gains(texts.demo, mini, *([] if full_size else explanation))
-    if with_controls:
-        blocks += [*_heading(texts.controls), str(controls_table(with_controls, pairs, texts.controls.arms))]
-    if (speed := speed_table(full_size)).lines:
-        blocks += [*_heading(texts.speed)]
-        show([figure for figure in [convergence(full_size, summary.compared)] if figure])
-        blocks += [str(speed)]
-    others_published = load_others()
-    blocks += [*_heading(texts.anchors), str(anchors_table(others_published))]
-    blocks += [*_heading(texts.costs), str(costs_table(others_published))]
-    if by_others.lines:
-        blocks += ["## By other metrics", str(by_others)]
+        show_gains(texts.demo, mini)
+    if controls := controls_sheet(table, texts.controls.arms, texts.controls.compared):
+        blocks += [*_heading(texts.controls), markdown_table(controls)]
+    if speed := speed_sheet(full_size):
+        blocks += _heading(texts.speed)
+        show([figure for figure in [convergence(full_size, table.compared)] if figure])
+        blocks.append(markdown_table(speed))
+    published_scores = load_others()
+    blocks += [*_heading(texts.anchors), markdown_table(anchors_sheet(published_scores))]
+    blocks += [*_heading(texts.costs), markdown_table(costs_sheet(published_scores))]
+    if by_others := other_metrics_sheet(table, table.rows):
+        blocks += ["## By other metrics", markdown_table(by_others)]
     if others:
-        blocks += [*_heading(texts.settings), str(variants_table(others)), rerun_block(others)]
-    charts = blocks_of(replace(summary, rows=[row for row in summary.rows if row.data != MINI]))
+        arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in others)]
+        sheet = gains_sheet(table, others, "", arms, wide=True, dev=True)
+        blocks += [*_heading(texts.settings), markdown_table(sheet), rerun_block(others)]
+    charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
     for kind in SHOWN_CHARTS:
         drawn = [chart.figure for block in charts for chart in block.charts if chart.kind == kind]
         if not {figure.name for figure in drawn} <= figures.keys():
             blocks += [f"## {CHARTS[kind].title}", CHARTS[kind].text]
             show(drawn)
-    findings = [*summary.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
+    findings = [*table.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
     declared = [finding.text[finding.text.index(WARNED) :] for finding in findings if WARNED in finding.text]
     found = [finding.text for finding in findings if finding.wrong and finding.kind != "empty"]
     if lines := dict.fromkeys(f"- {without_markup(' '.join(text.split()))}" for text in [*declared, *found]):
@@ -125,16 +173,254 @@ def main_runs(collection: Collection) -> Collection:
     return replace(collection, found=[item for item in collection.found if item.record.identity.task not in others])
 
 
-def _without_runs_of(panels: Sequence[Panel], collection: Collection, experiments: Sequence[str]) -> list[Panel]:
-    """The panels that have runs of their own, which none of these experiments shows."""
-    cells = [cell for name in experiments for cell in load_experiment(name).cells]
-    shown = {item.record.identity.title for item in only_cells(collection, cells).found}
-    return [
-        panel
-        for panel in panels
-        if not all(record.identity.title in shown for group in panel.groups for record in group.runs)
+def readme_table(table: Table) -> str:
+    """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
+    rows = [row for row in table.rows if row.data != MINI]
+    sheet = gains_sheet(table, rows, "", table.compared, wide=False)
+    name, *others = sheet.columns
+    lines = [f"{text[0].upper()}{text[1:]}." for text in arms_note(table.main_arms, rows)]
+    how = "[how they are computed and what the marks mean](results/reading.md#intervals)"
+    note = " ".join([f"Mean±std (seeds), and 95 % intervals: {how}.", *lines])
+    shown = markdown_table(replace(sheet, columns=[name, metric_column(rows), *others]))
+    return "\n\n".join(filter(None, [shown, note, table.experiment.note])) + "\n"
+
+
+def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path) -> ShownChapter:
+    """The chapter, filled with the published records.
+
+    Args:
+        chapter: What the page's texts say about it.
+        collection: All published records.
+        published: The folder with the records, for a chapter that shows a file.
+    """
+    if not chapter.experiment:
+        file = published / chapter.file
+        content = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+        missing = "" if content else f"```sh\n{chapter.command}\n```"
+        return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content, missing=missing)
+    experiment = load_experiment(chapter.experiment)
+    table = fill(collection, experiment)
+    cells = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]
+    runs = "" if experiment.published_only else typed_sweep(experiment, [])
+    empty = sum(group is None for group in cells)
+    shows = f"python -m results.table --experiment {experiment.name}"
+    if chapter.figure:
+        shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
+    of_scores = chapter.figure != "layers"  # scores say nothing about weights
+    return ShownChapter(
+        title=experiment.title,
+        text=chapter.text,
+        runs=runs,
+        shows=shows,
+        filled=f"{len(cells) - empty} of {len(cells)}",
+        figures=_figures(chapter.figure, table),
+        table=markdown_table(sheets_of(table, wide=True)[0]) if of_scores else experiment.note,
+        notes=explanations(table) if of_scores else [],
+        missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty and runs else "",
+        findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
+    )
+
+
+def _figures(kind: str, table: Table) -> Sequence[Figure]:
+    if kind == "efficiency":
+        looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
+        return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
+    if kind == "perplexity":
+        return gains_by_perplexity(table)
+    figure = None
+    if kind == "layers":
+        figure = layer_map([(row.title, group) for row in table.rows for group in row.groups])
+    elif kind == "arms":
+        figure = arm_gains(table)
+    return [figure] if figure else []
+
+
+def contents(chapters: Sequence[ShownChapter]) -> str:
+    """The list of chapters: how much of each has runs, and its commands."""
+    anchors = [re.sub(r"[^\w -]", "", own.title.lower()).replace(" ", "-") for own in chapters]  # as GitHub makes them
+    columns: list[Column] = [
+        ("", "l", [f"[{own.title}](#{anchor})" for own, anchor in zip(chapters, anchors, strict=True)]),
+        ("cells with runs", "l", [own.filled for own in chapters]),
+        ("runs it", "l", [f"`{own.runs}`" if own.runs else "" for own in chapters]),
+        ("shows it", "l", [f"`{own.shows}`" for own in chapters]),
     ]
+    return markdown_table(Sheet("", columns))
 
 
 def _heading(chapter: Chapter) -> list[str]:
     return [f"## {chapter.title}", chapter.text] if chapter.text else [f"## {chapter.title}"]
+
+
+def _without_baselines(rows: Sequence[Row]) -> list[Row]:
+    """The rows without those that have only a baseline which is next to another arm in another row."""
+    baselines = {id(row.pair[0]) for row in rows if row.pair and row.group(row.compared[0]) is None}
+    return [row for row in rows if not all(id(group) in baselines for group in row.groups)]
+
+
+def _without_runs_of(rows: Sequence[Row], collection: Collection, experiments: Sequence[str]) -> list[Row]:
+    """The rows that have runs of their own, which none of these experiments shows."""
+    cells = [cell for name in experiments for cell in load_experiment(name).cells]
+    shown = {item.record.identity.title for item in only_cells(collection, cells).found}
+    return [row for row in rows if any(run.identity.title not in shown for own in _groups(row) for run in own.runs)]
+
+
+def _groups(row: Row) -> list[Group]:
+    """The groups of a row, with the baseline that its gain is over."""
+    borrowed = [row.pair[0]] if row.pair and row.pair[0] not in row.groups else []
+    return [*borrowed, *row.groups]
+
+
+def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[str]]) -> Sheet | None:
+    """These arms, and the gain of one over another for each of the pairs; None without arms but the usual two."""
+    further = set(arms) - set(default_pair())
+    rows = [row for row in table.rows if any(group.features in further for group in row.groups)]
+    columns: list[Column] = [("task", "l", [row.title for row in rows]), metric_column(rows)]
+    columns += score_columns(table, rows, arms)
+    for first, second in pairs:
+        titles = arm_titles([first, second], [group for row in rows for group in row.groups])
+        header = f"{titles[second]} over {titles[first]}"
+        columns += gain_columns([row.comparing(first, second) for row in rows], header)
+    return sheet_of("", columns) if rows else None
+
+
+def speed_sheet(rows: Sequence[Row]) -> Sheet | None:
+    """The epochs until the baseline's best dev score, of both arms; with those of runs that never reach it."""
+    found = {row.title: own for row in rows if (own := speeds(row))}
+    before = [statistics.fmean(speed.best for speed in own) for own in found.values()]
+    after = [statistics.fmean(speed.reached for speed in own) for own in found.values()]
+    first, second = arm_titles(default_pair(), [group for row in rows for group in row.groups]).values()
+    columns: list[Column] = [
+        ("task", "l", list(found)),
+        (f"{first}, its best epoch", "l", [f"{mean:.1f}" for mean in before]),
+        (f"{second}, first epoch as good", "l", [f"{mean:.1f}" for mean in after]),
+        ("share", "l", [f"{100 * late / early:.0f} %" for early, late in zip(before, after, strict=True)]),
+        ("pairs of runs", "l", [str(len(own)) for own in found.values()]),
+        (
+            "never as good (last epoch counts)",
+            "l",
+            [str(sum(speed.censored for speed in own) or EMPTY) for own in found.values()],
+        ),
+    ]
+    return sheet_of("", columns) if found else None
+
+
+def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet | None:
+    """Test scores by the metrics that are not the main one."""
+    lines: list[tuple[Row, str]] = []
+    for row in rows:
+        names = {name for group in row.groups for run in group.records for name in run.scores.get("test", {})}
+        lines += [(row, name) for name in sorted(names - {row.metric})]
+    titles = arm_titles(table.arms, [group for row in rows for group in row.groups])
+    columns: list[Column] = [
+        ("task", "l", [row.title for row, _ in lines]),
+        ("metric", "l", [row.metric_title(name) for row, name in lines]),
+    ]
+    for arm in table.arms:
+        groups = [(row.group(arm), name) for row, name in lines]
+        columns.append(
+            (titles[arm], "l", [shown_score(own, own.scores_by("test", name) if own else []) for own, name in groups])
+        )
+    return sheet_of("", columns) if lines else None
+
+
+def rerun_block(rows: Sequence[Row]) -> str:
+    """The commands that reproduce each line of a table; runs of several lines are in the first of them."""
+    lines, listed = ["```sh"], set[str]()
+    for row in rows:
+        # the command of a plain baseline is in the block of the main table
+        plain = [group for group in row.others if not group.label] if row.settings else []
+        listed |= {group.runs[0].fingerprint for group in plain}
+        groups = [group for group in _groups(row) if group.runs[0].fingerprint not in listed]
+        listed |= {group.runs[0].fingerprint for group in groups}
+        if groups:
+            title = f"{row.title}, {row.metric_title()}"
+            lines += [printable(f"# {title}: {commit_of(groups)}"), *map(printable, commands_of(groups))]
+    return "\n".join([*lines, "```"])
+
+
+@dataclass(frozen=True)
+class OtherSystem:
+    """Scores that a system reached, by task and as printed, and where they are printed."""
+
+    name: str
+    source: str
+    scores: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PretrainingCost:
+    """What training a representation took, as published; empty where it was not.
+
+    Attributes:
+        name: Of the representation.
+        source: Where the numbers are printed.
+        card: The card of a model of ours below the repository, which has them instead.
+        parameters: Of the model, without its output layer.
+        text: Its size.
+        read: How much was read in all passes.
+        time: With the hardware.
+    """
+
+    name: str
+    source: str = ""
+    card: str = ""
+    parameters: str = ""
+    text: str = ""
+    read: str = ""
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Others:
+    """The content of others.toml: what others published, scores on the paper's tasks and costs of pretraining."""
+
+    system: Sequence[OtherSystem]
+    cost: Sequence[PretrainingCost]
+
+
+def load_others(path: Path = PAPER / "others.toml") -> Others:
+    """The published numbers; those of our own models are read from their cards."""
+    found = read_toml(Others, path)
+    return replace(found, cost=[_of_card(own) if own.card else own for own in found.cost])
+
+
+def anchors_sheet(others: Others) -> Sheet:
+    """The scores, a column for each task in the order of the paper's Table 1."""
+    systems, names = others.system, load_names().tasks
+    columns: list[Column] = [("", "l", [own.name for own in systems])]
+    columns += [
+        (names[task].title, "l", [own.scores.get(task, EMPTY) for own in systems]) for task in load_paper().tasks
+    ]
+    return sheet_of("", [*columns, ("source", "l", [own.source for own in systems])])
+
+
+def costs_sheet(others: Others) -> Sheet:
+    """The costs, ours and published."""
+    keys = {"": "name", "parameters": "parameters", "text": "text", "read in all passes": "read"}
+    keys |= {"time": "time", "source": "source"}
+    columns = [(title, "l", [getattr(own, key) or EMPTY for own in others.cost]) for title, key in keys.items()]
+    return sheet_of("", columns)
+
+
+def _of_card(cost: PretrainingCost) -> PretrainingCost:
+    card = (ROOT / cost.card).read_text(encoding="utf-8")
+
+    def value(pattern: str) -> str:
+        found = re.search(pattern, card)
+        if found is None:
+            raise ValueError(f"{cost.card}: expected {pattern!r}")
+        return found[1]
+
+    def count(pattern: str) -> int:
+        return int(value(pattern).replace(",", ""))
+
+    parameters, text = count(r"([\d,]+) parameters without"), count(r"train tokens ([\d,]+),")
+    read, minutes = count(r"\| tokens seen.* \| ([\d,]+) \|"), value(r"\| minutes \| ([\d.]+) \|")
+    return replace(
+        cost,
+        parameters=f"{parameters / 1e6:.1f} M",
+        text=f"{text / 1e6:.1f} M tokens",
+        read=f"{read / 1e9:.1f} G tokens",
+        time=f"{minutes} minutes, {value(r'hardware . (.*?),')}",
+        source=cost.card,
+    )

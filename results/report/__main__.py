@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.analysis.aggregate import summarise
-from results.analysis.rows import Summary
+from results.analysis.rows import Table
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.figures.arm_gains import arm_gains
@@ -24,6 +23,7 @@ from results.report.example_browser import example_parts
 from results.report.experiments import is_shown, layer_groups, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.page import PageInfo, PagePart, page
+from results.tables.fill import fill_all
 from results.tables.run_options import add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
@@ -66,7 +66,7 @@ def _write_report(options: argparse.Namespace) -> int:
     if chosen.mistake:
         write(chosen.mistake, sys.stderr)
         return 2
-    summary, records = summarise(chosen.collection, chosen.selection), chosen.collection.found
+    summary, records = fill_all(chosen.collection, chosen.selection), chosen.collection.found
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write_page(path: Path, text: str, summary: Summary) -> None:
+def _write_page(path: Path, text: str, summary: Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = text.encode(errors="backslashreplace")  # folder names may not be UTF-8
     path.write_bytes(content)

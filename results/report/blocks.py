@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from results.analysis.panels import Efficiency, Panel, efficiencies, panels_of, split_panels
-from results.analysis.rows import MINI, Group, Summary
+from results.analysis.panels import Efficiency, efficiencies
+from results.analysis.rows import MINI, Group, Row, Table
 from results.breakdown.gains import FEWEST, Breakdown, break_down
 from results.figures.curves import convergence, learning_curves, sample_efficiency, seed_scatter
 from results.figures.errors_removed import errors_removed
@@ -73,14 +73,14 @@ class TaskBlock:
         notes: What is missing, and how to get it.
     """
 
-    panel: Panel
+    panel: Row
     charts: Sequence[Chart]
     more: Sequence[Chart] = ()
     notes: Sequence[str] = ()
 
 
 def blocks_of(
-    summary: Summary, known_sizes: Sequence[Efficiency] = (), records: Sequence[FoundRecord] = ()
+    summary: Table, known_sizes: Sequence[Efficiency] = (), records: Sequence[FoundRecord] = ()
 ) -> list[TaskBlock]:
     """All blocks, in the order of the table.
 
@@ -91,9 +91,8 @@ def blocks_of(
     """
     arms = arms_of(summary.titles)
     blocks = []
-    for row in summary.rows:
-        first, others = panels_of(row)
-        sizes = [known for known in known_sizes if known.row.key == row.key] or efficiencies(row)
+    for first, others in summary.by_task():
+        sizes = [known for known in known_sizes if known.row.key == first[0].key] or efficiencies([*first, *others])
         of_row = [Chart("efficiency", sample_efficiency(size, arms)) for size in sizes]
         more = [chart for panel in others for chart in _charts(panel, titled(arms, panel.groups))]
         for panel in first:
@@ -108,7 +107,7 @@ def blocks_of(
     return blocks
 
 
-def _charts(panel: Panel, arms: Arms) -> list[Chart]:
+def _charts(panel: Row, arms: Arms) -> list[Chart]:
     """The charts of one panel's runs."""
     layers = [(arms[group.features].title, group) for group in panel.groups]
     figures = {
@@ -121,25 +120,25 @@ def _charts(panel: Panel, arms: Arms) -> list[Chart]:
     return [Chart(kind, figure) for kind, figure in figures.items() if figure]
 
 
-def main_figures(summary: Summary) -> list[Figure]:
+def main_figures(summary: Table) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data."""
     figures = [errors_removed(panels, summary.compared, summary.main_arms) for panels in _by_size(summary)]
     return [figure for figure in figures if figure]
 
 
-def convergence_of(summary: Summary) -> Figure | None:
+def convergence_of(summary: Table) -> Figure | None:
     """The epochs until the baseline's best dev score, of the full data sets or, without them, of the mini data."""
     full_size, mini = _by_size(summary)
     return convergence(full_size, summary.compared) or convergence(mini, summary.compared)
 
 
-def _by_size(summary: Summary) -> list[list[Panel]]:
+def _by_size(summary: Table) -> list[list[Row]]:
     """The panels that are shown first, of the full data sets and of the mini data."""
-    first = split_panels(summary.rows)[0]
-    return [[panel for panel in first if (panel.row.data == MINI) is mini] for mini in (False, True)]
+    first = summary.rows
+    return [[panel for panel in first if (panel.data == MINI) is mini] for mini in (False, True)]
 
 
-def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figure | None:
+def layers_of_all(summary: Table, known: Sequence[tuple[str, Group]]) -> Figure | None:
     """The layers' weights of all tasks; None if fewer than two have them, since a single task has a chart of its own.
 
     Args:
@@ -150,8 +149,8 @@ def layers_of_all(summary: Summary, known: Sequence[tuple[str, Group]]) -> Figur
     covered = {group.records[0].identity.row for _, group in known}
     weighted = [
         (panel.title, group)
-        for panel in split_panels(summary.rows)[0]
+        for panel in summary.rows
         for group in panel.groups
-        if group.features == summary.compared[1] and panel.row.key not in covered
+        if group.features == summary.compared[1] and panel.key not in covered
     ]
     return layer_map([*known, *weighted]) if len(known) + len(weighted) > 1 else None

@@ -9,8 +9,7 @@ from itertools import zip_longest
 
 from elmo.common.errors import InputError
 from results import examples
-from results.analysis.panels import panels_of
-from results.analysis.rows import Group, Summary
+from results.analysis.rows import Group, Table
 from results.records.collect import FoundRecord
 from results.records.identity import PREDICTIONS_NAME
 from results.report.page import PagePart
@@ -20,7 +19,7 @@ TAGS = {"wrong": "mark", "missing": "del"}
 CHOICES = {"all": "All", **{outcome.replace(" ", "-"): outcome.capitalize() for outcome in examples.OUTCOMES.values()}}
 
 
-def example_parts(summary: Summary, records: Sequence[FoundRecord]) -> list[PagePart]:
+def example_parts(summary: Table, records: Sequence[FoundRecord]) -> list[PagePart]:
     """A browser for each task whose runs kept their predictions, and whose data come with the suite.
 
     Args:
@@ -29,11 +28,9 @@ def example_parts(summary: Summary, records: Sequence[FoundRecord]) -> list[Page
     """
     runs = {item.record.fingerprint: item for item in records}
     parts: list[PagePart] = []
-    for row in summary.rows:
-        panels = panels_of(row)[0]
+    for panels, _ in summary.by_task():
         for panel in panels:
-            pair = row.pair(panel.label)
-            chosen = _first_seed(pair, runs) if pair else None
+            chosen = _first_seed(panel.pair, runs) if panel.pair else None
             if chosen is None:
                 continue
             try:
@@ -42,7 +39,7 @@ def example_parts(summary: Summary, records: Sequence[FoundRecord]) -> list[Page
                 html = f'<p class="notes">{escape(str(error))}</p>'
             alone = len(panels) == 1
             title = "Test examples: fixed and broken" + ("" if alone else f", {panel.title}")
-            parts.append(PagePart(f"examples-{len(parts)}", title, html, row.task, row.data if alone else ""))
+            parts.append(PagePart(f"examples-{len(parts)}", title, html, panel.task, panel.data if alone else ""))
     return parts
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from results.analysis.panels import Efficiency, Panel, efficiency, split_panels
-from results.analysis.rows import Group, Summary, TableRow
+from results.analysis.panels import Efficiency, efficiency
+from results.analysis.rows import Group, Row, Table
 from results.breakdown.gains import break_down
 from results.experiments.experiment import Experiment
 from results.experiments.experiment_file import load_experiment
@@ -16,14 +16,12 @@ from results.figures.parts import kind_gains
 from results.figures.svg import both_forms, captioned
 from results.records.collect import Collection, FoundRecord
 from results.report.page import PagePart
-from results.tables.cells import Sheet
-from results.tables.experiment_rows import ExperimentTable, fill, typed_sweep
-from results.tables.experiment_table import SCORES, experiment_page
-from results.tables.formats import COMMAND
+from results.tables.fill import fill, typed_sweep
 from results.tables.page_texts import HEADLINE, TABLE1, load_texts
+from results.tables.sheet import SCORES, Sheet, explanations, sheets_of
 
 
-def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None) -> list[ExperimentTable]:
+def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None) -> list[Table]:
     """The tables but Table 1, which the page itself is; rows without runs are left out.
 
     Args:
@@ -35,9 +33,9 @@ def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None
     tables = []
     for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1, HEADLINE)):
         table = fill(collection, load_experiment(name))
-        lines = [line for line in table.lines if line.runs.groups and (not data or line.runs.data in data)]
-        if any(line.runs.pair() for line in lines):
-            tables.append(replace(table, lines=lines, findings=[]))
+        lines = [line for line in table.rows if line.groups and (not data or line.data in data)]
+        if any(line.pair for line in lines):
+            tables.append(replace(table, rows=lines, findings=[]))
     return tables
 
 
@@ -49,43 +47,36 @@ def layer_groups(collection: Collection, data: Sequence[str], arm: str) -> list[
         data: Only rows of these data sets; all if empty.
         arm: The arm with layers.
     """
-    lines = [line for experiment in _layer_experiments() for line in fill(collection, experiment).lines]
+    lines = [line for experiment in _layer_experiments() for line in fill(collection, experiment).rows]
     return [
         (line.title, group)
         for line in lines
-        for group in line.runs.groups
-        if group.features == arm and (not data or line.runs.data in data)
+        for group in line.groups
+        if group.features == arm and (not data or line.data in data)
     ]
 
 
-def is_shown(table: ExperimentTable, summary: Summary) -> bool:
+def is_shown(table: Table, summary: Table) -> bool:
     """Whether the page's table of scores has all that this one says."""
-    shown = {
-        record.fingerprint
-        for panel in split_panels(summary.rows)[0]
-        for group in panel.groups
-        for record in group.records
-    }
-    runs = [record.fingerprint for line in table.lines for group in line.runs.groups for record in group.records]
+    shown = {record.fingerprint for panel in summary.rows for group in panel.groups for record in group.records}
+    runs = [record.fingerprint for line in table.rows for group in line.groups for record in group.records]
     more = table.experiment.costs or table.experiment.perplexities
     return not more and table.experiment.compare == summary.compared and shown.issuperset(runs)
 
 
-def table_efficiencies(table: ExperimentTable) -> list[Efficiency]:
+def table_efficiencies(table: Table) -> list[Efficiency]:
     """Scores by training set size, one for each task of which the table has several sizes.
 
     A share may have settings of its own, such as more epochs: the rows of a table say what belongs together.
     """
-    rows: dict[tuple[str, str], list[TableRow]] = {}
-    for line in table.lines:
-        rows.setdefault(line.runs.key, []).append(line.runs)
-    sizes = [efficiency(same[0], "", [group for row in same for group in row.groups]) for same in rows.values()]
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for line in table.rows:
+        rows.setdefault(line.key, []).append(line)
+    sizes = [efficiency([replace(row, name="") for row in same]) for same in rows.values()]
     return [size for size in sizes if size]
 
 
-def table_parts(
-    tables: Sequence[ExperimentTable], layers: Figure | None, records: Sequence[FoundRecord]
-) -> list[PagePart]:
+def table_parts(tables: Sequence[Table], layers: Figure | None, records: Sequence[FoundRecord]) -> list[PagePart]:
     """A table of one task belongs to that task; the others are one section, with the figure of all tasks' layers.
 
     Args:
@@ -95,15 +86,15 @@ def table_parts(
     """
     parts, together = [], ""
     for number, table in enumerate(tables):
-        (sheet,), notes = experiment_page(table, with_intervals=True)
-        items = "".join(f"<li>{_note(line)}</li>" for _, section in notes for line in section)
+        (sheet,) = sheets_of(table, wide=True)
+        items = "".join(f"<li>{escape(line)}</li>" for line in explanations(table))
         title = table.experiment.title  # the heading has it, the table need not
         shown = _table(replace(sheet, title=SCORES), title)
         figure = arm_gains(table)
         drawn = both_forms(figure, figure.caption) if figure else _figures(gains_by_perplexity(table))
         below = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         html = f"{drawn}{shown}{_command(table.experiment)}{below}"
-        tasks = {line.runs.task for line in table.lines}
+        tasks = {line.task for line in table.rows}
         if len(tasks) == 1:
             parts.append(PagePart(f"paper-{number}", title, html + _figures(_kinds(table, records)), tasks.pop()))
         else:
@@ -124,19 +115,15 @@ def _command(experiment: Experiment) -> str:
     return f"<p>Runs what is missing: <code>{escape(typed_sweep(experiment, []))}</code></p>"
 
 
-def _kinds(table: ExperimentTable, records: Sequence[FoundRecord]) -> list[Figure]:
+def _kinds(table: Table, records: Sequence[FoundRecord]) -> list[Figure]:
     """The gain on kinds of test examples, of rows with the task's own metric; other tasks have it in their blocks."""
-    lines = [line for line in table.lines if line.spec.split == "test" and not line.spec.metric]
+    lines = [line for line in table.rows if line.spec.split == "test" and not line.spec.metric]
     figures = []
     for line in lines:
-        for panel, kinds in break_down([Panel(line.runs)], records).panels:
+        for panel, kinds in break_down([line], records).panels:
             figure = kind_gains(panel, kinds, arms_of(table.titles))
             figures.append(replace(figure, title=line.title, caption=f"{line.title}. {figure.caption}"))
     return figures
-
-
-def _note(line: str) -> str:
-    return f"<code>{escape(line)}</code>" if line.startswith(COMMAND) else escape(line)
 
 
 def _figures(figures: Sequence[Figure]) -> str:
@@ -146,7 +133,7 @@ def _figures(figures: Sequence[Figure]) -> str:
 
 def _table(sheet: Sheet, name: str) -> str:
     """The sheet as HTML, in a frame that the keyboard can scroll."""
-    headers = [escape(header.replace("\n", " ").replace("_", " ")) for header, _ in sheet.columns]
+    headers = [escape(header.replace("_", " ")) for header in sheet.headers]
     rows = ""
     for line in sheet.lines:
         cells = "".join(

@@ -9,18 +9,17 @@ from pathlib import Path
 
 from elmo.common.durations import duration
 from results.analysis.names import load_names, sort_key, task_name
-from results.analysis.panels import Panel, split_panels
-from results.analysis.rows import Summary, arm_titles
+from results.analysis.rows import Row, Table, arm_titles
 from results.figures.marks import PALETTE, Figure, arms_of
 from results.figures.svg import both_forms, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
 from results.report.blocks import CHARTS, Chart, TaskBlock
 from results.report.cards import counted, failure_cards, run_cards
 from results.report.score_table import Links, Place, command_line, score_table
-from results.tables.cells import TITLES, legend
-from results.tables.formats import COMMAND
+from results.tables.sheet import KINDS, explanations
 
 STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
+COMMAND = "python -m "
 MOST_FOLDED = 50  # charts of other settings per block; each has about 5 kB
 
 
@@ -63,7 +62,7 @@ class _Task:
 
 
 def page(
-    summary: Summary, figures: Sequence[Figure], blocks: Sequence[TaskBlock], parts: Sequence[PagePart], about: PageInfo
+    summary: Table, figures: Sequence[Figure], blocks: Sequence[TaskBlock], parts: Sequence[PagePart], about: PageInfo
 ) -> str:
     """The whole page; `figures` are the main ones."""
     tasks = _tasks(blocks)
@@ -105,7 +104,7 @@ def page(
 <header>
 <h1>{escape(title)}</h1>
 {_answer(figures)}
-{f"<p>{escape(summary.main_note)}</p>" if summary.main_note else ""}
+{f"<p>{escape(summary.experiment.note)}</p>" if summary.experiment.note else ""}
 <p class="lead">{_lead(about)}</p>
 </header>
 {_bar(summary, tasks) if summary.rows else ""}
@@ -122,9 +121,9 @@ def page(
 def _tasks(blocks: Sequence[TaskBlock]) -> dict[str, _Task]:
     """The tasks by key, in the order of names.toml."""
     tasks = {}
-    keys = sorted({block.panel.row.task for block in blocks}, key=lambda key: sort_key(key, load_names().tasks))
+    keys = sorted({block.panel.task for block in blocks}, key=lambda key: sort_key(key, load_names().tasks))
     for number, key in enumerate(keys):
-        of_task = [block for block in blocks if block.panel.row.task == key]
+        of_task = [block for block in blocks if block.panel.task == key]
         anchors = {f"task-{number}-{i}": block for i, block in enumerate(of_task)}
         tasks[key] = _Task(task_name(key, of_task[0].panel.groups[0].records[0]), number, anchors)
     return tasks
@@ -156,13 +155,13 @@ def _answer(figures: Sequence[Figure]) -> str:
     return shown
 
 
-def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:
+def _bar(summary: Table, tasks: Mapping[str, _Task]) -> str:
     """Search, tasks to choose, and the arms: a legend, whose buttons hide an arm."""
     chips = "".join(
         f'<button type="button" aria-pressed="false" data-task="{task.number}">{escape(task.name)}</button>'
         for task in tasks.values()
     )
-    titles = arm_titles(summary.features, [group for row in summary.rows for group in row.groups])
+    titles = arm_titles(summary.arms, [group for row in [*summary.rows, *summary.others] for group in row.groups])
     arms = "".join(
         f'<button type="button" aria-pressed="true" disabled data-arm="{escape(features)}">{swatch(arm)}'
         f"<span>{escape(arm.title)}</span></button>"
@@ -177,17 +176,17 @@ def _bar(summary: Summary, tasks: Mapping[str, _Task]) -> str:
     )
 
 
-def _scores(summary: Summary, tasks: Mapping[str, _Task], about: PageInfo) -> str:
+def _scores(summary: Table, tasks: Mapping[str, _Task], about: PageInfo) -> str:
     """The table, the table of other settings on demand, and how the numbers were computed."""
-    first, others = split_panels(summary.rows)
-    first = sorted(first, key=lambda panel: panel.row.pair(panel.label) is None)  # what has no gain comes last
+    first, others = [row for row in summary.rows if row.groups], summary.others
+    first = sorted(first, key=lambda panel: panel.pair is None)  # what has no gain comes last
     links = Links({item.record.fingerprint: item.path for item in about.records}, about.out.resolve().parent)
 
-    def table(panels: Sequence[Panel], title: str) -> str:
+    def table(panels: Sequence[Row], title: str) -> str:
         places = []
         for panel in panels:
-            task = tasks[panel.row.task]
-            of_row = {anchor: block for anchor, block in task.blocks.items() if block.panel.row is panel.row}
+            task = tasks[panel.task]
+            of_row = {anchor: block for anchor, block in task.blocks.items() if block.panel.key == panel.key}
             anchor = next((anchor for anchor, block in of_row.items() if block.panel == panel), [*of_row][-1])
             places.append(Place(task.number, _words(panel, task), anchor))
         return score_table(summary, panels, places, links, title)
@@ -196,13 +195,13 @@ def _scores(summary: Summary, tasks: Mapping[str, _Task], about: PageInfo) -> st
     if others:
         of_others = table(others, "Test scores in percent, other settings")
         shown += f"<details><summary>{len(others)} rows of other settings</summary>{of_others}</details>"
-    notes = "".join(f"<li>{escape(line)}</li>" for line in legend(summary) if not line.startswith("n/a"))
+    notes = "".join(f"<li>{escape(line)}</li>" for line in explanations(summary))
     return shown + f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
 
 
-def _words(panel: Panel, task: _Task) -> str:
+def _words(panel: Row, task: _Task) -> str:
     """What a search finds the panel by."""
-    return " ".join([task.name, panel.title, panel.row.data, panel.metric_title(), panel.label])
+    return " ".join([task.name, panel.title, panel.data, panel.metric_title(), panel.label])
 
 
 def _reading(blocks: Sequence[TaskBlock]) -> str:
@@ -219,7 +218,7 @@ def _task(task: _Task, parts: Sequence[PagePart]) -> str:
     level = 3 if alone else 4
     shown = ""
     for anchor, block in task.blocks.items():
-        body = _block(block, level) + _parts([part for part in parts if part.data == block.panel.row.data], level)
+        body = _block(block, level) + _parts([part for part in parts if part.data == block.panel.data], level)
         heading = "" if alone else f"<h3>{escape(block.panel.title)}</h3>"
         find = Place(task.number, _words(block.panel, task)).attributes
         shown += f'<article id="{anchor}" {find}>{heading}{body}</article>'
@@ -265,7 +264,7 @@ def _findings(findings: Sequence[Finding]) -> str:
     """Unreadable files, notes, and the commands that fill empty cells; failed runs are shown as cards."""
     shown = ""
     for kind in ("unreadable", "note", "empty"):
-        of_kind, title = [finding for finding in findings if finding.kind == kind], TITLES[kind]
+        of_kind, title = [finding for finding in findings if finding.kind == kind], KINDS[kind][0]
         if of_kind and kind == "empty":
             commands = escape("\n".join(finding.text for finding in of_kind))
             shown += f"<details><summary>{title} ({len(of_kind)})</summary><pre>{commands}</pre></details>"

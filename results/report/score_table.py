@@ -8,13 +8,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from results.analysis.names import arm_title, common_title
-from results.analysis.panels import Panel
-from results.analysis.rows import Group, Summary
+from results.analysis.rows import Group, Row, Table
 from results.analysis.verdict import verdicts
 from results.figures.axes import with_minus
 from results.records.record import RunRecord
-from results.tables.cells import compared_groups, shown_interval, shown_p
 from results.tables.rerun_commands import commands_of, commit_of
+from results.tables.sheet import shown_group, shown_interval, shown_p, shown_score
 
 Cell = tuple[str, float | None]  # HTML, and the value that the column is sorted by
 
@@ -48,11 +47,11 @@ class Links:
         return f'<a href="{escape(quote(os.fsencode(os.path.relpath(path, self.folder))))}">{escape(text)}</a>'
 
 
-def score_table(summary: Summary, panels: Sequence[Panel], places: Sequence[Place], links: Links, title: str) -> str:
+def score_table(summary: Table, panels: Sequence[Row], places: Sequence[Place], links: Links, title: str) -> str:
     """The table of these panels; columns without any content are left out."""
-    groups = [compared_groups(panel, summary) for panel in panels]
+    groups = [[shown_group(panel, arm) for arm in summary.arms] for panel in panels]
     arms = []
-    for number, features in enumerate(summary.features):
+    for number, features in enumerate(summary.arms):
         records = [group.records[0] for of_panel in groups if (group := of_panel[number])]
         arms.append((common_title(features, records), f' data-arm="{escape(features)}"'))
     columns = [*arms[:2], ("gain", ""), ("p", ""), ("errors removed", ""), ("paper", ""), *arms[2:]]
@@ -62,9 +61,9 @@ def score_table(summary: Summary, panels: Sequence[Panel], places: Sequence[Plac
     head += "".join(f'<th scope="col" aria-sort="none"{columns[i][1]}>{_sorter(columns[i][0])}</th>' for i in shown)
     rows = ""
     for panel, place, line in zip(panels, places, cells, strict=True):
-        name = escape(panel.task)
+        name = escape(panel.task_title)
         name = f'<a href="#{place.anchor}">{name}</a>' if place.anchor else name
-        where = escape(", ".join(filter(None, [panel.metric_title(), panel.settings])))
+        where = escape(", ".join(filter(None, [panel.metric_title(), panel.settings_title])))
         rows += (
             f'<tbody {place.attributes}><tr><th scope="row" data-value="{escape(panel.title)}">{name}'
             f"<small>{where}</small></th>{''.join(_cell(*columns[i], *line[i]) for i in shown)}</tr>"
@@ -87,16 +86,15 @@ def _cell(header: str, arm: str, content: str, value: float | None) -> str:
     return f'<td class="{kind}" data-label="{escape(header)}"{order}{arm}><span>{content}</span></td>'
 
 
-def _cells(panel: Panel, groups: Sequence[Group | None], summary: Summary) -> list[Cell]:
+def _cells(panel: Row, groups: Sequence[Group | None], summary: Table) -> list[Cell]:
     """The cells of a row: both arms, the gain, p, the errors removed, the paper's numbers, and further arms."""
-    row, label = panel.row, panel.label
-    gain, interval, cut = row.gain(label), row.interval(label), row.error_cut(label)
-    of_cut = shown_interval(row.cut_interval(label), " to ", sign="-")
+    gain, interval, cut = panel.gain, panel.interval, panel.error_cut
+    of_cut = shown_interval(panel.cut_interval, sign="-")
     first, second, *others = map(_score, groups)
     return [
         first,
         second,
-        ("" if gain is None else _with_small(f"<b>{gain:+.2f}</b>", shown_interval(interval, " to ")), gain),
+        ("" if gain is None else _with_small(f"<b>{gain:+.2f}</b>", shown_interval(interval)), gain),
         (escape(shown_p(interval)), interval.p) if interval else ("", None),
         ("" if cut is None else _with_small(f"{cut:.1f} %", of_cut), cut),
         _paper(panel) if summary.with_paper else ("", None),
@@ -109,26 +107,21 @@ def _with_small(number: str, interval: str) -> str:
 
 
 def _score(group: Group | None) -> Cell:
-    if group is None:
-        return "", None
-    deviation = "" if group.std is None else f" ± {group.std:.2f}"
-    seeds = "1 seed" if len(group.records) == 1 else f"{len(group.records)} seeds"
-    below = ", ".join(filter(None, [seeds, group.old_recipe]))
-    return f"{group.mean:.2f}{deviation}{group.marks}<small>{below}</small>", group.mean
+    return (shown_score(group), group.mean) if group else ("", None)
 
 
-def _paper(panel: Panel) -> Cell:
+def _paper(panel: Row) -> Cell:
     """The paper's two scores with the errors removed, and the gain to sort by."""
-    paper = panel.row.paper
-    if paper is None or not any(verdicts(panel.row, panel.label)):
+    paper = panel.paper
+    if paper is None or not any(verdicts(panel)):
         return "", None
-    first, second = (paper.scores[arm] for arm in panel.row.compared)
-    cut = paper.error_cut(panel.row.compared)
+    first, second = (paper.scores[arm] for arm in panel.compared)
+    cut = paper.error_cut(panel.compared)
     below = "" if cut is None else f"<small>{cut:.1f} % removed</small>"
     return f"{first} → {second}{below}", second - first
 
 
-def _details(panel: Panel, summary: Summary, links: Links) -> str:
+def _details(panel: Row, summary: Table, links: Links) -> str:
     """Seeds with links to their records, the verdict on the paper's numbers, and the commands that repeat the runs."""
     seeds = sorted({seed for group in panel.groups for seed in group.seeds})
     head = "".join(f'<th scope="col">seed {seed}</th>' for seed in seeds)
@@ -138,10 +131,10 @@ def _details(panel: Panel, summary: Summary, links: Links) -> str:
         cells = "".join(f"<td>{_seed(of_seed.get(seed), group, links)}</td>" for seed in seeds)
         name, arm = escape(arm_title(group.features, group.records[0])), escape(group.features)
         lines += f'<tr data-arm="{arm}"><th scope="row">{name}</th>{cells}</tr>'
-    pair = [panel.row.group(arm, panel.label) for arm in panel.row.compared]
+    pair = [panel.group(arm) for arm in panel.compared]
     verdict = "; ".join(
-        f"{arm_title(group.features, group.records[0])} {of_arm.with_interval}"
-        for group, of_arm in zip(pair, verdicts(panel.row, panel.label), strict=True)
+        f"{arm_title(group.features, group.records[0])} {of_arm}"
+        for group, of_arm in zip(pair, verdicts(panel), strict=True)
         if group and of_arm and summary.with_paper
     )
     paper = f"<p>Against the paper: {escape(verdict)}</p>" if verdict else ""

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from results.analysis.aggregate import Selection, arm_settings
 from results.analysis.names import default_pair, load_names
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.sweep_manifest import DEFAULT_RUNS, TypedPlaces, typed_places
+from results.tables.fill import Selection, arm_settings
 from results.tables.page_texts import HEADLINE, TABLE1
 
 
@@ -90,13 +90,13 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def choose(options: argparse.Namespace, best_of: int | None = None) -> Chosen:
+def choose(options: argparse.Namespace) -> Chosen:
     """Reads the runs that the options choose."""
     folders = folders_of(options)
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
     headline = None if options.compare else load_experiment(HEADLINE if options.published else TABLE1)
-    selection = Selection(options.data, options.include_limited, (first, second), best_of, places_of(options), headline)
+    selection = Selection(options.data, options.include_limited, (first, second), headline)
     return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
 
 

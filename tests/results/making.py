@@ -81,9 +81,9 @@ def with_config(record: RunRecord, **settings: object) -> RunRecord:
     return replace(record, config={**record.config, **settings})
 
 
-def run_table(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit status, output and errors of python -m results.table."""
-    status = results.table.main([str(argument) for argument in arguments])
+def run_table(capsys: pytest.CaptureFixture[str], *arguments: object, notes: bool = True) -> tuple[int, str, str]:
+    """Exit status, output and errors of python -m results.table, by default with all notes."""
+    status = results.table.main([*map(str, arguments), *["--notes"] * notes])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
 

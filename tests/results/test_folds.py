@@ -3,19 +3,18 @@
 import json
 import random
 import re
-import shlex
 from dataclasses import replace
 
 import pytest
 
 import results.status
-from results.analysis.aggregate import Selection, summarise
 from results.publish import main as publish
 from results.records.collect import collect
 from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Metric, Ratio
 from results.records.record import RunError, RunRecord, read_record, write_record
+from results.tables.fill import Selection, fill_all
 from results.tables.rerun_commands import commands_of, commit_of
 from tests.results.making import CLEAN, make_record, run_report, run_table, save
 
@@ -58,9 +57,15 @@ def save_folds(runs, seed=1, features="glove", folds=(0, 1, 2), **options):
 
 
 def row_of(runs):
-    summary = summarise(collect([runs]), Selection())
+    summary = fill_all(collect([runs]), Selection())
     (row,) = summary.rows
     return row, summary.findings
+
+
+def labelled(runs):
+    """All rows by their settings, as typed."""
+    table = fill_all(collect([runs]), Selection())
+    return {row.label: row for row in [*table.rows, *table.others]}
 
 
 class TestOneScore:
@@ -95,22 +100,22 @@ class TestOneScore:
         gains = [second - first for first, second in zip(*without, strict=True)]
         variance = 2 / 3 * sum((gain - sum(gains) / 3) ** 2 for gain in gains)
         row = row_of(tmp_path)[0]
-        found, half = row.interval(), 4.303 * variance**0.5
-        assert (found.low, found.high) == pytest.approx((row.gain() - half, row.gain() + half), rel=1e-3)
+        found, half = row.interval, 4.303 * variance**0.5
+        assert (found.low, found.high) == pytest.approx((row.gain - half, row.gain + half), rel=1e-3)
         assert (found.over, found.clusters) == ("folds", 3)
         assert not found.few_seeds  # three trainings of each arm
 
     def test_one_fold_alone_has_an_interval_over_its_documents(self, tmp_path):
         for features in ("glove", "elmo"):
             save_folds(tmp_path, features=features, folds=(2,))
-        assert row_of(tmp_path)[0].interval("fold=2").over == "examples"
+        assert labelled(tmp_path)["fold=2"].interval.over == "examples"
 
     def test_seeds_with_other_files_in_a_fold_are_not_averaged(self, tmp_path):
         save_folds(tmp_path, seed=1)
         save_folds(tmp_path, seed=2, test="f" * 64)
-        row, findings = row_of(tmp_path)
-        assert row.group("glove") is None
-        assert [group.seeds for group in row.groups] == [[1], [2]]
+        rows, findings = labelled(tmp_path), fill_all(collect([tmp_path]), Selection()).findings
+        assert "" not in rows
+        assert [row.group("glove").seeds for row in rows.values()] == [[1], [2]]
         assert any("differ in data.0.test, data.1.test, data.2.test are not averaged" in f.text for f in findings)
 
     def test_commits_of_single_folds_are_compared(self, tmp_path):
@@ -128,8 +133,8 @@ class TestIncomplete:
         partial = save_folds(tmp_path, seed=2, folds=(0, 2))
         row, _ = row_of(tmp_path)
         assert row.group("glove").seeds == [1]
-        assert row.group("glove", "fold=0,2").scores == pytest.approx([harmonic(partial)])
-        assert row.group("glove", "fold=0,2").partial
+        group = labelled(tmp_path)["fold=0,2"].group("glove")
+        assert (group.scores, group.partial) == (pytest.approx([harmonic(partial)]), True)
         out = run_table(capsys, "--runs", tmp_path)[1]
         assert "books Coref: the score of a seed is over the test examples of all 3 folds together" in out
         score = f"{harmonic(partial):.2f}"
@@ -142,8 +147,11 @@ class TestIncomplete:
         path = next(tmp_path.rglob("fold-2/**/record.json"))
         record = read_record(path)
         write_record(path, replace(record, config={**record.config, "trainer": {"lr": 0.5}}))
-        row, findings = row_of(tmp_path)
-        assert {group.label: len(group.runs) for group in row.groups} == {"fold=0,1": 2, "fold=2": 1}
+        findings = fill_all(collect([tmp_path]), Selection()).findings
+        assert {label: len(row.groups[0].runs) for label, row in labelled(tmp_path).items()} == {
+            "fold=0,1": 2,
+            "fold=2": 1,
+        }
         wrong = [finding.text for finding in findings if finding.kind == "note" and finding.wrong]
         assert len(wrong) == 2
         assert all(text.endswith("Other folds differ in trainer.lr") for text in wrong)
@@ -157,12 +165,10 @@ class TestIncomplete:
         assert "all 3 folds together" not in out
         assert "books coref glove fold 2 seed 1: ValueError: too long" in out
 
-    def test_the_command_for_an_arm_without_a_whole_set(self, tmp_path, capsys):
+    def test_an_arm_without_a_whole_set_is_empty(self, tmp_path, capsys):
         save_folds(tmp_path)
         save_folds(tmp_path, features="elmo", folds=(1,))
-        out = run_table(capsys, "--runs", tmp_path)[1]
-        command = f"python -m tasks.run -m task=coref features=elmo data=books seed=1 {ALL} runs_dir={tmp_path}"
-        assert command in out
+        assert "books Coref: no runs of elmo" in run_table(capsys, "--runs", tmp_path)[1]
 
     @pytest.mark.parametrize("examples", [None, [{"other": 1}]])
     def test_a_fold_without_counts_is_left_out_and_reported(self, tmp_path, capsys, examples):
@@ -179,16 +185,15 @@ class TestIncomplete:
     def test_a_second_run_of_a_fold_with_other_data_is_not_lost(self, tmp_path):
         save_folds(tmp_path / "a")
         save_fold(tmp_path / "b", 1, documents(5, 3), test="e" * 64)
-        row, _ = row_of(tmp_path)
-        assert {group.label for group in row.groups} == {"", "fold=1"}
+        assert labelled(tmp_path).keys() == {"", "fold=1"}
 
     def test_a_fold_of_another_version_of_the_data_is_in_no_whole_set(self, tmp_path):
         """The folder that comes first has one fold of it, and the second has all folds of the newer version."""
         save_fold(tmp_path / "a", 0, documents(5, 3), test="e" * 64)
         together = save_folds(tmp_path / "b")
-        row, _ = row_of(tmp_path)
-        assert row.group("glove").scores == pytest.approx([harmonic(together)])
-        assert row.group("glove", "fold=0").scores == pytest.approx([harmonic(documents(5, 3))])
+        rows = labelled(tmp_path)
+        assert rows[""].group("glove").scores == pytest.approx([harmonic(together)])
+        assert rows["fold=0"].group("glove").scores == pytest.approx([harmonic(documents(5, 3))])
 
     def test_folds_in_two_folders_are_one_set(self, tmp_path):
         first, second = save_folds(tmp_path / "a", folds=(0, 2)), save_folds(tmp_path / "b", folds=(1,))
@@ -224,15 +229,11 @@ class TestExperiment:
         assert ": the score of a seed is over the test examples of all 3 folds together" in page
         assert "are not averaged" not in err
 
-    def test_the_command_for_missing_folds(self, own, tmp_path, capsys):
+    def test_missing_folds_are_counted(self, own, tmp_path, capsys):
         save_folds(tmp_path / "runs", 1)
         save_folds(tmp_path / "runs", 2, folds=(0, 2))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
-        commands = [shlex.split(line)[4:-1] for line in out.splitlines() if "python -m tasks.run" in line]
-        mine = [f"experiment={own}", "task=coref", "data=books"]
-        assert [*mine, "features=glove", "seed=2", "fold=1"] in commands
-        assert [*mine, "features=elmo", "seed=1,2", ALL] in commands
-        assert [f"experiment={own}", "task=ner", "data=paper", "features=glove,elmo", "seed=1,2"] in commands
+        assert "3 of 4 cells are empty, 11 of 16 runs are missing" in out
 
     def test_status_counts_the_folds(self, own, tmp_path, capsys):
         save_folds(tmp_path / "runs", 1, folds=(0, 2))
@@ -259,11 +260,11 @@ class TestExperiment:
 def test_the_command_that_repeats_a_set(tmp_path):
     save_folds(tmp_path, seed=1)
     save_folds(tmp_path, seed=2, folds=(1,))
-    row, _ = row_of(tmp_path)
-    assert commands_of([row.group("glove")]) == [
+    rows = labelled(tmp_path)
+    assert commands_of([rows[""].group("glove")]) == [
         f"python -m tasks.run -m task=coref data=books features=glove seed=1 {ALL} threads=2 device=cpu"
     ]
-    assert commands_of([row.group("glove", "fold=1")]) == [
+    assert commands_of([rows["fold=1"].group("glove")]) == [
         "python -m tasks.run -m task=coref data=books features=glove seed=2 fold=1 threads=2 device=cpu"
     ]
 

@@ -6,21 +6,25 @@ import statistics
 
 import pytest
 
-from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import load_names
 from results.records.collect import collect
 from results.records.record import RunError, write_record
-from results.records.sweep_manifest import TypedPlaces
+from results.tables.fill import Selection, fill_all
 from tests.results.making import CLEAN, make_record, save
 
 
 def summary_of(*folders, selection=None):
-    return summarise(collect(folders), selection or Selection())
+    return fill_all(collect(folders), selection or Selection())
 
 
 def only_row(summary):
     (row,) = summary.rows
     return row
+
+
+def labelled(summary):
+    """The rows by their settings, as typed."""
+    return {row.label: row for row in [*summary.rows, *summary.others]}
 
 
 def texts(summary, kind, *, wrong=None):
@@ -45,23 +49,23 @@ def test_gain_and_error_cut_from_unrounded_means(tmp_path):
         save(tmp_path, make_record(elmo, features="elmo", seed=seed))
     row = only_row(summary_of(tmp_path))
     # rounded first it would be 92.21 - 90.15 = 2.06
-    assert row.gain() == pytest.approx(92.210 - 90.146, abs=1e-9)
-    assert row.error_cut() == pytest.approx(100 * 2.064 / 9.854)
+    assert row.gain == pytest.approx(92.210 - 90.146, abs=1e-9)
+    assert row.error_cut == pytest.approx(100 * 2.064 / 9.854)
 
 
 def test_no_gain_without_both_arms(tmp_path):
     save(tmp_path, make_record(92.0, features="elmo"))
     save(tmp_path, make_record(91.0, features="elmo_random"))
     row = only_row(summary_of(tmp_path))
-    assert row.gain() is None
-    assert row.error_cut() is None
+    assert row.gain is None
+    assert row.error_cut is None
 
 
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
-        ({"lr": 0.002}, "elmo trainer.lr=0.002"),
-        ({"metric": "em"}, "elmo metric=em"),
+        ({"lr": 0.002}, "trainer.lr=0.002"),
+        ({"metric": "em"}, "metric=em"),
     ],
 )
 def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, changed, name):
@@ -70,16 +74,14 @@ def test_runs_that_differ_in_more_than_the_seed_are_never_averaged(tmp_path, cha
     save(tmp_path, make_record(94.0, features="elmo", seed=2, **changed))
     summary = summary_of(tmp_path)
     row = only_row(summary)
-    named = {group.name: group.scores for group in row.groups}
-    assert named[name] == [94.0]
-    assert len(named) == 3
+    assert labelled(summary)[name].group("elmo").scores == [94.0]
+    assert len(summary.others) == 2
     assert row.group("elmo") is None
-    assert row.gain() is None
-    key = name.split()[1].split("=")[0]
+    assert row.gain is None
+    key = name.split("=")[0]
     assert texts(summary, "note", wrong=True) == [
         f"NER, CoNLL-2003, + ELMo: runs that differ in {key} are not averaged"
     ]
-    assert texts(summary, "empty") == []  # there are runs: the cell is contested, not empty
 
 
 def test_only_runs_of_the_newest_recipe_make_a_mean(tmp_path):
@@ -88,7 +90,7 @@ def test_only_runs_of_the_newest_recipe_make_a_mean(tmp_path):
     save(tmp_path / "earlier", make_record(20.0, features="elmo", seed=1, recipe=2))
     summary = summary_of(tmp_path)
     (group,) = only_row(summary).groups
-    assert (group.name, group.mean) == ("elmo", 91.0)
+    assert (group.features, group.label, group.mean) == ("elmo", "", 91.0)
     assert texts(summary, "note", wrong=True) == [
         "NER, CoNLL-2003, + ELMo: recipe 1 is left out (seed 2); the others have recipe 3",
         "NER, CoNLL-2003, + ELMo: recipe 2 is left out (seeds 1, 4); the others have recipe 3",
@@ -98,8 +100,7 @@ def test_only_runs_of_the_newest_recipe_make_a_mean(tmp_path):
 def test_values_that_read_alike_still_get_names_of_their_own(tmp_path):
     save(tmp_path, make_record(90.0, seed=1, lr=1))
     save(tmp_path, make_record(91.0, seed=2, lr="1"))
-    groups = only_row(summary_of(tmp_path)).groups
-    assert len({group.name for group in groups}) == 2
+    assert len(labelled(summary_of(tmp_path))) == 2
 
 
 def test_a_variant_is_a_column_of_its_own_and_leaves_the_plain_one_alone(tmp_path):
@@ -108,15 +109,11 @@ def test_a_variant_is_a_column_of_its_own_and_leaves_the_plain_one_alone(tmp_pat
     for seed in (1, 2):
         save(tmp_path, make_record(80.0 + seed, features="elmo", seed=seed, variant={"trainer.epochs": 2}))
     save(tmp_path, make_record(80.0, variant={"trainer.epochs": 2}))
-    row = only_row(summary_of(tmp_path))
-    assert [group.name for group in row.groups] == [
-        "glove",
-        "elmo",
-        "glove trainer.epochs=2",
-        "elmo trainer.epochs=2",
-    ]
-    assert row.gain() == pytest.approx(2.0)
-    assert row.gain("trainer.epochs=2") == pytest.approx(1.5)
+    rows = labelled(summary_of(tmp_path))
+    found = {label: [group.features for group in row.groups] for label, row in rows.items()}
+    assert found == {"": ["glove", "elmo"], "trainer.epochs=2": ["glove", "elmo"]}
+    assert rows[""].gain == pytest.approx(2.0)
+    assert rows["trainer.epochs=2"].gain == pytest.approx(1.5)
 
 
 def test_an_older_baseline_without_a_setting_is_no_match_for_runs_that_change_it(tmp_path):
@@ -131,8 +128,8 @@ def test_an_older_baseline_without_a_setting_is_no_match_for_runs_that_change_it
     saved(80.0, "glove", {}, {"dim": 50})
     saved(82.0, "glove", casing, {"dim": 50, "casing": True})
     saved(87.0, "elmo", {"features.elmo.l2": 1.0, **casing}, {"dim": 50, "casing": True}, {"l2": 1.0})
-    row = only_row(summary_of(tmp_path))
-    assert row.gain("features.elmo.l2=1.0 features.words.casing=true") == pytest.approx(5.0)
+    rows = labelled(summary_of(tmp_path))
+    assert rows["features.elmo.l2=1.0 features.words.casing=true"].gain == pytest.approx(5.0)
 
 
 def test_copies_count_once(tmp_path):
@@ -203,7 +200,7 @@ def test_only_listed_trainings_of_vectors_share_a_mean(tmp_path):
     record = make_record(94.0, features="word2vec", seed=4)
     save(tmp_path, dataclasses.replace(record, fingerprinted={**record.fingerprinted, "vectors": "ab" * 32}))
     summary = summary_of(tmp_path)
-    assert only_row(summary).group("word2vec") is None
+    assert len(labelled(summary)) == 2
     assert any("runs that differ in vectors are not averaged" in text for text in texts(summary, "note", wrong=True))
 
 
@@ -222,8 +219,8 @@ def test_a_control_that_is_drawn_by_the_seed_has_one_mean_over_its_draws(tmp_pat
             inputs={"elmo/weights.safetensors": bilm * 32},
         )
         save(tmp_path, record)
-    group = only_row(summary_of(tmp_path)).group("elmo_matched")
-    assert (group is not None and group.scores == [91.0, 92.0]) == averaged
+    rows = summary_of(tmp_path).rows
+    assert ([row.group("elmo_matched").scores for row in rows] == [[91.0, 92.0]]) == averaged
 
 
 def test_limited_runs_are_shown_on_request_and_marked(tmp_path):
@@ -233,10 +230,10 @@ def test_limited_runs_are_shown_on_request_and_marked(tmp_path):
     summary = summary_of(tmp_path)
     assert [group.scores for group in only_row(summary).groups] == [[90.0]]
     assert texts(summary, "note") == ["limited runs left out: 2 (--include-limited shows them)"]
-    groups = only_row(summary_of(tmp_path, selection=Selection(include_limited=True))).groups
-    assert [group.name for group in groups if not group.name.startswith("glove limit=200")] == ["glove"]
-    assert sorted(score for group in groups for score in group.scores) == [50.0, 51.0, 90.0]
-    assert groups[0].scores == [90.0]
+    summary = summary_of(tmp_path, selection=Selection(include_limited=True))
+    assert only_row(summary).group("glove").scores == [90.0]
+    assert all(label.startswith("limit=200") for label in labelled(summary) if label)
+    assert sorted(score for row in summary.others for score in row.groups[0].scores) == [50.0, 51.0]
 
 
 def test_a_failed_run_is_reported_even_if_it_was_limited(tmp_path):
@@ -245,31 +242,25 @@ def test_a_failed_run_is_reported_even_if_it_was_limited(tmp_path):
     assert text.startswith("paper ner elmo seed 4 limit=9: RuntimeError: out of memory (")
 
 
-def test_every_empty_cell_has_its_command(tmp_path):
+def test_every_empty_cell_has_a_line(tmp_path):
     save(tmp_path, make_record(90.0, seed=3))
     save(tmp_path, make_record(60.0, task="sst5", features="elmo_random"))
     save(tmp_path, make_record(task="sst5", features="elmo", seed=2, error=RunError("RuntimeError", "x")))
-    summary = summary_of(tmp_path, selection=Selection(places=TypedPlaces(runs_dir=f"{tmp_path}/my runs")))
-    suffix = f" 'runs_dir={tmp_path}/my runs'"
-    assert [f.text.removesuffix(suffix) for f in summary.findings if f.kind == "empty"] == [
-        "python -m tasks.run task=ner features=elmo data=paper seed=3",
-        "python -m tasks.run task=ner features=elmo_random data=paper seed=3",
-        "python -m tasks.run task=sst5 features=glove data=paper seed=1",
-        "python -m tasks.run task=sst5 features=elmo data=paper seed=2 retry=failed",
+    assert texts(summary_of(tmp_path), "empty", wrong=True) == [
+        "NER, CoNLL-2003: no runs of elmo",
+        "SST-5: no runs of glove",
+        "SST-5: no runs of elmo",
     ]
-    assert all(text.endswith(suffix) for text in texts(summary, "empty"))
-    assert [f.wrong for f in summary.findings if f.kind == "empty"] == [True, False, True, True]
 
 
 def test_a_comparison_under_other_settings_needs_no_plain_runs(tmp_path):
     epochs = {"trainer.epochs": 2}
     save(tmp_path, make_record(90.0, variant=epochs))
-    assert len(texts(summary_of(tmp_path), "empty")) == 2
+    assert len(texts(summary_of(tmp_path), "empty")) == 1
     save(tmp_path, make_record(91.0, features="elmo", variant=epochs))
     assert texts(summary_of(tmp_path), "empty") == []
     save(tmp_path, make_record(90.0))
-    (command,) = texts(summary_of(tmp_path), "empty", wrong=True)
-    assert "features=elmo " in command
+    assert texts(summary_of(tmp_path), "empty", wrong=True) == ["NER, CoNLL-2003: no runs of elmo"]
 
 
 def test_rows_come_in_the_papers_order(tmp_path):

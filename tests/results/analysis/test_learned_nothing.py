@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from results.analysis.aggregate import Selection, summarise
 from results.records.collect import collect
+from results.tables.fill import Selection, fill_all
 from tests.results.making import make_record, run_table, save
 
 
@@ -20,7 +20,7 @@ def classified(counts, **settings):
 
 
 def notes(folder):
-    return [finding.text for finding in summarise(collect([folder]), Selection()).findings if finding.kind == "note"]
+    return [finding.text for finding in fill_all(collect([folder]), Selection()).findings if finding.kind == "note"]
 
 
 @pytest.mark.parametrize(

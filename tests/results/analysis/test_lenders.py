@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from results.analysis.aggregate import Selection, summarise
 from results.analysis.student import quantile
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import collect
-from results.tables.experiment_rows import fill
+from results.tables.fill import Selection, fill, fill_all
 from tests.results.making import make_record, save
 
 OWN = """
@@ -45,14 +44,15 @@ def runs(tmp_path):
     return tmp_path / "runs"
 
 
-def row_of(runs):
-    (row,) = [row for row in summarise(collect([runs]), Selection()).rows if row.task == "ner"]
+def row_of(runs, label=""):
+    table = fill_all(collect([runs]), Selection())
+    (row,) = [row for row in [*table.rows, *table.others] if row.task == "ner" and row.label == label]
     return row
 
 
 def test_it_is_the_largest_and_has_the_seeds_of_all(runs):
     """Variance 20 / 3 for both arms; 2 and 3 degrees of freedom."""
-    found = row_of(runs).interval()
+    found = row_of(runs).interval
     half = quantile(0.975, 5) * (2 * 20 / 3) ** 0.5
     assert (found.low, found.high, found.few_seeds) == pytest.approx((-half, half, True))
 
@@ -60,14 +60,14 @@ def test_it_is_the_largest_and_has_the_seeds_of_all(runs):
 def test_a_share_of_the_data_has_a_lender_of_its_own(runs):
     save_runs(runs, "glove", [60.0], variant={"train_fraction": 0.1})
     save_runs(runs, "elmo", [60.0], variant={"train_fraction": 0.1})
-    found = row_of(runs).interval("train_fraction=0.1")
+    found = row_of(runs, "train_fraction=0.1").interval
     assert found.high == pytest.approx(quantile(0.975, 3) * (2 * 400 / 3) ** 0.5)
 
 
 def test_an_experiment_without_the_lender_has_the_same_interval(runs, own):
-    (line,) = fill(collect([runs]), load_experiment(str(own))).lines
-    assert {group.features for group in line.runs.groups} == {"glove", "elmo"}
-    assert line.runs.interval() == row_of(runs).interval()
+    (line,) = fill(collect([runs]), load_experiment(str(own))).rows
+    assert {group.features for group in line.groups} == {"glove", "elmo"}
+    assert line.interval == row_of(runs).interval
 
 
 def test_examples_of_the_lender_are_read(tmp_path, own):
@@ -80,8 +80,8 @@ def test_examples_of_the_lender_are_read(tmp_path, own):
             score = sum(example["f1"] for example in right) / 200
             save(runs, make_record(score, features=features, seed=seed), right)
     row = row_of(runs)
-    (line,) = fill(collect([runs]), load_experiment(str(own))).lines
-    assert line.runs.interval() == row.interval()
+    (line,) = fill(collect([runs]), load_experiment(str(own))).rows
+    assert line.interval == row.interval
     (lender,) = row.lenders
     without = replace(row, lenders=[replace(lender, group=replace(lender.group, examples=()))])
-    assert without.interval().high > row.interval().high
+    assert without.interval.high > row.interval.high

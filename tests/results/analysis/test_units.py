@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import Group, Row
 from results.analysis.units import unit_numbers
 from results.records.record import read_record
 from tests.results.making import make_record
@@ -62,9 +62,9 @@ def test_questions_of_one_article_are_left_out_together():
             own = scores if numbered else [{"f1": score["f1"]} for score in scores]
             record = make_record(100 * sum(right) / 6, features=features, task="squad")
             groups.append(Group(features, {}, [record], [own]))
-        return TableRow("other", "squad", groups)
+        return Row("other", "squad", groups)
 
-    single, clustered, alone = row(1, True).interval(), row(10, True).interval(), row(10, False).interval()
+    single, clustered, alone = row(1, True).interval, row(10, True).interval, row(10, False).interval
     assert (clustered.low, clustered.high, clustered.clusters) == pytest.approx((single.low, single.high, 6))
     assert (alone.clusters, alone.unit) == (None, "article")
     assert alone.low > clustered.low

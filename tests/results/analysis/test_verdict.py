@@ -66,7 +66,7 @@ def test_kinds(scores, features, kind):
 def test_equal_scores_decide_nothing():
     """The paper prints no deviation of its baseline, and ours is 0."""
     found = verdict(group(90.1, 90.1, features="glove"), NER)
-    assert (found.kind, found.low, found.with_interval) == ("open", None, "-0.05 open")
+    assert (found.kind, found.low, str(found)) == ("open", None, "-0.05 open")
 
 
 def test_more_seeds_decide_what_few_leave_open():
@@ -76,7 +76,7 @@ def test_more_seeds_decide_what_few_leave_open():
 
 def test_a_verdict_as_text():
     found = verdict(group(91.0, 91.0), NER)  # 2.776 * 0.1 / sqrt(5)
-    assert (str(found), found.with_interval) == ("-1.22 short", "-1.22 short (-1.34 to -1.10)")
+    assert str(found) == "-1.22 short (-1.34 to -1.10)"
     assert str(verdict(group(84.0), SQUAD)) == "-1.60 one run"
 
 

@@ -12,7 +12,7 @@ from results.figures.arm_gains import arm_gains
 from results.figures.marks import ChartLine, Dot, Label
 from results.figures.svg import published_files, standalone_svg, with_title
 from results.records.collect import collect
-from results.tables.experiment_rows import fill
+from results.tables.fill import fill
 from tests.results.figures.test_errors_removed import boxes, texts
 from tests.results.making import make_record, save
 

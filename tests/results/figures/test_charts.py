@@ -8,16 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from results.analysis.names import load_names
-from results.analysis.panels import (
-    Panel,
-    class_metric,
-    class_scores,
-    curve,
-    efficiencies,
-    panels_of,
-    speeds,
-)
-from results.analysis.rows import Group, TableRow
+from results.analysis.panels import class_metric, class_scores, curve, efficiencies, speeds
+from results.analysis.rows import Group, Row
 from results.figures.axes import Scale, fitted, shown_tick, text_width
 from results.figures.curves import convergence, learning_curves, sample_efficiency, seed_scatter
 from results.figures.marks import Area, Box, ChartLine, Dot, Label, arms_of
@@ -27,8 +19,8 @@ from results.figures.parts import (
     layer_map,
 )
 from results.figures.svg import inline_svg, standalone_svg, swatch, with_legend, with_title
+from results.publishing.tables_page import speed_sheet
 from results.records.record import Mix
-from results.tables.paper_tables import speed_table
 from tests.results.making import make_record
 
 ARMS = arms_of({"glove": "glove", "elmo": "elmo"})
@@ -48,7 +40,14 @@ def with_each(group, name, values):
 
 
 def row(*groups):
-    return TableRow("mini", "ner", groups)
+    return Row("mini", "ner", groups)
+
+
+def rows(*groups):
+    """A row for each choice of settings."""
+    labels = dict.fromkeys(group.label for group in groups)
+    own = [[group for group in groups if group.label == label] for label in labels]
+    return [Row("mini", "ner", of, of[0].settings) for of in own]
 
 
 def marks(figure, kind):
@@ -64,19 +63,19 @@ def with_curves(features, *curves):
 def test_a_run_is_as_fast_as_its_first_epoch_that_equals_the_best_of_the_baseline():
     glove = with_curves("glove", [10, 30, 50, 60], [10, 40, 35], [20, 80, 70])
     elmo = with_curves("elmo", [40, 60, 55, 70], [50, 60], [30, 60, 79])
-    panel = Panel(row(glove, elmo))
+    panel = row(glove, elmo)
     assert [(own.best, own.reached, own.censored) for own in speeds(panel)] == [
         (4, 2, False),
         (2, 1, False),
         (2, 3, True),
     ]
-    assert speeds(Panel(row(glove))) == []
-    figure = convergence([panel, Panel(row(glove))], ("glove", "elmo"))
+    assert speeds(row(glove)) == []
+    figure = convergence([panel, (row(glove))], ("glove", "elmo"))
     assert figure.numbers.endswith(": 2.7 → 2.0 (3 pairs of runs, 1 never).")
     large = {mark.colour: mark.x for mark in marks(figure, Dot) if mark.title}
     assert large[ARMS["elmo"].colour] < large[ARMS["glove"].colour]  # earlier is further left
-    assert str(speed_table([panel])).splitlines()[-1].endswith("| 2.7 | 2.0 | 75 % | 3 | 1 |")
-    assert convergence([Panel(row(group("glove", 1.0), group("elmo", 2.0)))], ("glove", "elmo")) is None
+    assert speed_sheet([panel]).lines[-1][1:] == ("2.7", "2.0", "75 %", "3", "1")
+    assert convergence([(row(group("glove", 1.0), group("elmo", 2.0)))], ("glove", "elmo")) is None
 
 
 def test_a_scale_maps_its_ends_and_is_straight_or_logarithmic():
@@ -121,12 +120,12 @@ def test_curves_leave_out_epochs_without_a_number():
     epochs = [{"epoch": 1, "f1": 50.0}, {"epoch": 2, "f1": None}, {"epoch": "x", "f1": 60.0}, {"epoch": 4, "f1": 70}]
     elmo = group("elmo", 70.0, epochs=epochs)
     assert curve(elmo.records[0]) == [(1, 50), (4, 70)]
-    figure = learning_curves(Panel(row(elmo)), ARMS)
+    figure = learning_curves((row(elmo)), ARMS)
     (line,) = [line for line in marks(figure, ChartLine) if line.title]
     assert len(line.points) == 2
     assert line.points[0][1] > line.points[1][1]  # y is downwards: the score rises
     assert "best mean 70.00 in epoch 4" in line.title
-    assert learning_curves(Panel(row(group("elmo", 70.0))), ARMS) is None
+    assert learning_curves((row(group("elmo", 70.0))), ARMS) is None
 
 
 def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
@@ -173,7 +172,7 @@ def test_class_scores_are_means_over_seeds():
     ],
 )
 def test_details_of_any_other_shape_are_no_figure(details):
-    panel = Panel(row(*(group(name, 70.0, details=details) for name in ("glove", "elmo"))))
+    panel = row(*(group(name, 70.0, details=details) for name in ("glove", "elmo")))
     assert class_differences(panel, ARMS) is None
     assert confusions(panel, ARMS) is None
 
@@ -188,7 +187,7 @@ def shares(features, counted=True):
 
 
 def test_sizes_are_those_of_the_training_sets_on_a_logarithmic_scale():
-    (found,) = efficiencies(row(*shares("glove"), *shares("elmo")))
+    (found,) = efficiencies(rows(*shares("glove"), *shares("elmo")))
     assert [size for size, _ in found.series["elmo"]] == [10, 100, 1000]
     assert found.unit == "training examples"
     figure = sample_efficiency(found, ARMS)
@@ -199,7 +198,7 @@ def test_sizes_are_those_of_the_training_sets_on_a_logarithmic_scale():
 
 
 def test_without_counts_the_shares_stand_for_the_sizes():
-    (found,) = efficiencies(row(*shares("elmo", counted=False)))
+    (found,) = efficiencies(rows(*shares("elmo", counted=False)))
     assert [size for size, _ in found.series["elmo"]] == [0.01, 0.1, 1]
     assert {"1%", "10%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
 
@@ -211,7 +210,7 @@ def test_a_whole_set_that_is_counted_in_other_units_has_shares():
         group("elmo", 50.0, settings={"train_fraction": 0.01}, data={"train": {"sentences": 1000, "used": 20}}),
         group("elmo", 40.0, settings={"train_fraction": 0.001}, data={"train": {"sentences": 1000, "used": 2}}),
     ]
-    (found,) = efficiencies(row(*groups))
+    (found,) = efficiencies(rows(*groups))
     assert [size for size, _ in found.series["elmo"]] == [0.001, 0.01, 1]
     assert {"0.1%", "1%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
 
@@ -224,31 +223,18 @@ def test_a_part_of_a_known_whole_has_shares_of_that():
         for share, count in drawn.items()
     ]
     groups.append(group("elmo", 84.0, data={"train": {"pairs": 99890}}))
-    (found,) = efficiencies(TableRow("snli100k", "snli", groups))
+    (found,) = efficiencies([dataclasses.replace(own, data="snli100k", task="snli") for own in rows(*groups)])
     labels = [label.text for label in marks(sample_efficiency(found, ARMS), Label)]
     assert {"0.1%", "1%", "10%", "18%", "share of the official training examples (log)"} <= set(labels)
 
 
 def test_one_size_is_no_curve():
-    assert efficiencies(row(group("elmo", 70.0), group("elmo", 71.0, settings={"trainer.lr": 1}))) == []
-
-
-def test_plain_runs_come_first_else_whole_pairs():
-    plain, other = group("elmo", 70.0), group("elmo", 71.0, settings={"trainer.lr": 1})
-    first, rest = panels_of(row(plain, other))
-    assert ([panel.label for panel in first], [panel.label for panel in rest]) == ([""], ["trainer.lr=1"])
-    pair = [group(features, 70.0, settings={"trainer.epochs": 5}) for features in ("glove", "elmo")]
-    first, rest = panels_of(row(*pair, other))
-    assert ([panel.label for panel in first], [panel.label for panel in rest]) == (
-        ["trainer.epochs=5"],
-        ["trainer.lr=1"],
-    )
-    assert [panel.label for panel in panels_of(row(other))[0]] == ["trainer.lr=1"]
+    assert efficiencies(rows(group("elmo", 70.0), group("elmo", 71.0, settings={"trainer.lr": 1}))) == []
 
 
 def test_svg_is_well_formed_and_escaped():
     elmo = group("elmo", 70.0, epochs=[{"epoch": 1, "f1": 50.0}, {"epoch": 2, "f1": 60.0}])
-    figure = dataclasses.replace(learning_curves(Panel(row(elmo)), ARMS), title='<b> & "co"')
+    figure = dataclasses.replace(learning_curves((row(elmo)), ARMS), title='<b> & "co"')
     file = ElementTree.fromstring(standalone_svg(with_title(figure)))
     texts = [element.text for element in file.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == '<b> & "co"'
@@ -263,7 +249,7 @@ def test_svg_is_well_formed_and_escaped():
 def test_axes_have_labels():
     arms = [group(name, 70.0, 72.0, epochs=[{"epoch": 1, "f1": 50.0}], details={"labels": {"A": {"f1": 1.0}}})
             for name in ("glove", "elmo")]  # fmt: skip
-    panel = Panel(row(*arms))
+    panel = row(*arms)
     expected = {
         learning_curves: {"epoch", "dev F1 (%)"},
         seed_scatter: {"test F1 (%)"},
@@ -271,7 +257,7 @@ def test_axes_have_labels():
     }
     for draw, texts in expected.items():
         assert texts <= {label.text for label in marks(draw(panel, ARMS), Label)}, draw.__name__
-    (sizes,) = efficiencies(row(*shares("elmo")))
+    (sizes,) = efficiencies(rows(*shares("elmo")))
     texts = {label.text for label in marks(sample_efficiency(sizes, ARMS), Label)}
     assert {"training examples (log)", "test F1 (%)"} <= texts
 
@@ -281,7 +267,7 @@ def test_curves_are_means_with_the_range_of_the_runs():
     curves = [[10, 40, 99], [20, 30, 90], [30, 50]]
     epochs = [[{"epoch": i, "f1": y} for i, y in enumerate(own, start=1)] for own in curves]
     elmo = with_each(group("elmo", 1.0, 2.0, 3.0), "epochs", epochs)
-    figure = learning_curves(Panel(row(elmo)), ARMS)
+    figure = learning_curves((row(elmo)), ARMS)
     (band,), (line,) = marks(figure, Area), [line for line in marks(figure, ChartLine) if line.title]
     ticks = {label.text: label.y - 4 for label in marks(figure, Label) if label.text in ("20", "80")}
     score = Scale(-ticks["20"], -ticks["80"], 20, 80)  # y is downwards
@@ -311,7 +297,7 @@ def test_class_differences_have_the_interval_of_their_seeds():
             for s in scores
         ]
         arms.append(with_each(group(name, *scores), "details", details))
-    figure = class_differences(Panel(row(*arms)), ARMS)
+    figure = class_differences((row(*arms)), ARMS)
     texts = [label.text for label in marks(figure, Label)]
     half = 2.776 * math.sqrt(4 / 3 + 4 / 3)
     assert f"+10.0, {10 - half:+.1f} to {10 + half:+.1f}" in texts
@@ -319,7 +305,7 @@ def test_class_differences_have_the_interval_of_their_seeds():
     assert "PER · 7: 52.0 to 62.0, +10.0" in figure.numbers
     sure, unsure = (line for line in marks(figure, ChartLine) if line.title)
     assert (sure.dash, unsure.dash) == ("", "3 3")
-    assert class_differences(Panel(row(arms[0])), ARMS) is None, "there is nothing to compare"
+    assert class_differences((row(arms[0])), ARMS) is None, "there is nothing to compare"
 
 
 def test_a_long_class_name_keeps_its_number_and_losses_have_minus_signs():
@@ -327,7 +313,7 @@ def test_a_long_class_name_keeps_its_number_and_losses_have_minus_signs():
         group(name, score, details={"labels": {"a class " * 9: {"f1": score, "gold": 1234}}})
         for name, score in (("glove", 70.0), ("elmo", 50.0))
     ]
-    texts = [label.text for label in marks(class_differences(Panel(row(*pair)), ARMS), Label)]
+    texts = [label.text for label in marks(class_differences((row(*pair)), ARMS), Label)]
     assert [text for text in texts if text.endswith("… · 1,234")]
     assert "\N{MINUS SIGN}20" in texts
     assert not [text for text in texts if text.startswith("-")]
@@ -335,7 +321,7 @@ def test_a_long_class_name_keeps_its_number_and_losses_have_minus_signs():
 
 def test_a_long_arm_name_ends_before_its_score():
     titles = {"glove": "a very long name of an arm, " * 4}
-    labels = marks(seed_scatter(Panel(row(group("glove", 70.0, 72.0))), arms_of(titles)), Label)
+    labels = marks(seed_scatter((row(group("glove", 70.0, 72.0))), arms_of(titles)), Label)
     name, score = (next(label for label in labels if label.text.startswith(start)) for start in ("a very", "71.00"))
     assert name.bold
     assert name.x + 0.69 * name.size * len(name.text) < score.x - text_width(score.text), "bold, in a wide font"
@@ -348,7 +334,7 @@ def test_the_confusion_difference_is_in_points_of_the_gold_class():
         group(name, 70.0, details={"confusion": {"labels": ["a", "b"], "gold_by_predicted": own}})
         for name, own in counts.items()
     ]
-    figure = confusions(Panel(row(*arms)), ARMS)
+    figure = confusions((row(*arms)), ARMS)
     assert [label.text for label in marks(figure, Label) if label.text[1:].isdigit()] == [
         "+25",
         "\N{MINUS SIGN}25",
@@ -359,13 +345,13 @@ def test_the_confusion_difference_is_in_points_of_the_gold_class():
     assert "a taken for b: 50.0% to 25.0%" in marks(figure, Box)[1].title
     assert "b as a +10.0" in figure.numbers
     others = group("elmo", 70.0, details={"confusion": {"labels": ["a", "c"], "gold_by_predicted": [[1, 0], [0, 1]]}})
-    assert confusions(Panel(row(arms[0], others)), ARMS) is None, "other classes"
+    assert confusions((row(arms[0], others)), ARMS) is None, "other classes"
 
 
 def test_a_legend_has_as_many_lines_as_it_needs():
     names = {name: f"an arm with a long name, {name}" for name in ("glove", "elmo", "elmo_random")}
     arms = [group(name, 70.0, epochs=[{"epoch": 1, "f1": 50.0}]) for name in names]
-    figure = learning_curves(Panel(row(*arms)), arms_of(names))
+    figure = learning_curves((row(*arms)), arms_of(names))
     shown = with_legend(figure)
     labels = [label for label in marks(shown, Label) if label.text in names.values()]
     assert len({label.y for label in labels}) == 3

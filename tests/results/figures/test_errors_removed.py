@@ -7,9 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results.analysis.panels import Panel, panels_of
 from results.analysis.paper_scores import PaperScore
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import Group, Row
 from results.figures.axes import text_width
 from results.figures.errors_removed import errors_removed
 from results.figures.marks import PALETTE, ChartLine, Dot, Label
@@ -29,8 +28,8 @@ def group(features, *scores, data="paper", task="ner", **variant):
 
 
 def panel(data="paper", task="ner", paper=None, **arms):
-    return Panel(TableRow(data, task, [group(arm, *scores, data=data, task=task) for arm, scores in arms.items()],
-                          paper=paper))  # fmt: skip
+    groups = [group(arm, *scores, data=data, task=task) for arm, scores in arms.items()]
+    return Row(data, task, groups, paper=paper)
 
 
 def dots(figure, colour):
@@ -99,7 +98,7 @@ def test_what_is_left_of_zero_has_a_number(score, number):
 def test_the_interval_of_the_share_is_drawn():
     own = panel(glove=[60.0, 61.0, 59.0], elmo=[70.0, 71.0, 69.0])
     figure = errors_removed([own], PAIR)
-    interval = own.row.cut_interval()
+    interval = own.cut_interval
     (line,) = [mark for mark in figure.marks if isinstance(mark, ChartLine) and mark.title]
     (dot,) = dots(figure, "blue")
     one = (dot.x - zero_of(figure)) / 25
@@ -157,7 +156,7 @@ def test_runs_with_other_epochs_than_their_recipe_do_not_set_the_range():
         group(arm, *(s + gain for s in near), **{"trainer.epochs": 12}) for arm, gain in (("glove", 0), ("elmo", 10))
     ]
     short, full = (
-        Panel(TableRow("paper", "ner", arms), "trainer.epochs=12"),
+        Row("paper", "ner", arms, {"trainer.epochs": "12"}),
         panel(task="sst5", glove=near, elmo=(64, 64.1)),
     )
     title = errors_removed([short, full], PAIR).title.replace("\N{NO-BREAK SPACE}", " ")
@@ -175,13 +174,13 @@ def test_the_title_is_by_the_interval_of_the_gain():
 
 def test_other_settings_are_shown_where_there_are_no_plain_runs():
     arms = [group(arm, score, **{"trainer.epochs": 12}) for arm, score in (("glove", 60.0), ("elmo", 70.0))]
-    figure = errors_removed(panels_of(TableRow("paper", "ner", arms))[0], PAIR)
+    figure = errors_removed([Row("paper", "ner", arms, {"trainer.epochs": "12"})], PAIR)
     assert {"NER, CoNLL-2003", "F1, 12 epochs", "60.0 → 70.0"} <= set(texts(figure))
 
 
 def test_the_paper_is_left_out_of_other_comparisons():
     own = panel(glove=[60.0], elmo=[70.0], elmo_random=[62.0], paper=PAPER)
-    own = dataclasses.replace(own, row=dataclasses.replace(own.row, compared=("elmo_random", "elmo")))
+    own = dataclasses.replace(own, compared=("elmo_random", "elmo"))
     assert "the paper" in texts(errors_removed(EXAMPLE, PAIR))
     assert "the paper" not in texts(errors_removed([own], ("elmo_random", "elmo")))
 

@@ -13,7 +13,7 @@ from results.figures.axes import AXES_BOTTOM, AXES_LEFT, AXES_TOP, RIGHT, text_w
 from results.figures.curves import SIZE, gains_by_perplexity
 from results.figures.marks import Area, Dot, Label
 from results.records.collect import collect
-from results.tables.experiment_rows import fill
+from results.tables.fill import fill
 from tests.results.making import make_record, run_report, run_table, save
 
 GOOD, FAIR, POOR = "a" * 64, "b" * 64, "c" * 64

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 
-from results.analysis.aggregate import Selection, summarise
 from results.analysis.names import metric_title
-from results.analysis.panels import Panel
 from results.analysis.paper_scores import load_paper, relative_error_cut
-from results.analysis.rows import Group, TableRow
+from results.analysis.rows import Group, Row
 from results.analysis.verdict import verdict
 from results.breakdown.gains import kinds_of
 from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.collect import collect
+from results.tables.fill import Selection, fill_all
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,10 @@ class Published:
 
     def __init__(self, folder: Path) -> None:
         collection = collect([folder])
-        self.rows = {(row.data, row.task): row for row in summarise(collection, Selection()).rows}
+        table = fill_all(collection, Selection())
+        self.rows: dict[tuple[str, str], list[Row]] = {}
+        for row in [*table.rows, *table.others]:
+            self.rows.setdefault(row.key, []).append(row)
         self._paths = {item.record.fingerprint: item.path for item in collection.found}
         self._known: dict[tuple[str, str, frozenset[int]], Values] = {}
         self._of_kinds: dict[tuple[str, str], Values] = {}
@@ -66,13 +68,17 @@ class Published:
         """The values of one task on one data set; with seeds, those of the runs with these seeds alone."""
         key = (data, task, seeds)
         if key not in self._known:
-            row = self.rows[data, task]
+            rows = self.rows[data, task]
             self._known[key] = found = Values()
-            if seeds:
-                groups = filter(None, (_with_seeds(group, seeds) for group in row.groups))
-                _add_row(found, replace(row, groups=list(groups)), f", seeds {sorted(seeds)}")
-            else:
+            for row in rows if seeds else ():
+                own, others = (
+                    [kept for group in groups if (kept := _with_seeds(group, seeds))]
+                    for groups in (row.groups, row.others)
+                )
+                _add_row(found, replace(row, groups=own, others=others), f", seeds {sorted(seeds)}")
+            for row in () if seeds else rows:
                 _add_row(found, row)
+            if not seeds:
                 _add_paper(found, data, task)
         return self._known[key]
 
@@ -80,7 +86,8 @@ class Published:
         """The values of one task on one data set for each kind of its test examples."""
         if (data, task) not in self._of_kinds:
             self._of_kinds[data, task] = found = Values()
-            _add_kinds(found, self.rows[data, task], self._paths)
+            for row in self.rows[data, task]:
+                _add_kinds(found, row, self._paths)
         return self._of_kinds[data, task]
 
 
@@ -90,42 +97,46 @@ def _with_seeds(group: Group, seeds: Iterable[int]) -> Group | None:
     return replace(group, records=records, examples=examples) if kept else None
 
 
-def _add_row(values: Values, row: TableRow, where: str = "", words: tuple[str, ...] = ()) -> None:
+def _add_row(values: Values, row: Row, where: str = "", words: tuple[str, ...] = ()) -> None:
     """The scores of every group, and the differences between those that a table may compare."""
     for group in row.groups:
         for split, metric, named in _metrics(group):
             scores = group.scores_by(split, metric)
-            known = Known((), f"{group.name}, {split} {metric}{where}", (*words, *named))
+            known = Known((), f"{_name(group)}, {split} {metric}{where}", (*words, *named))
             if scores:
                 deviation = [statistics.stdev(scores)] if len(scores) > 1 else []
                 values.scores.append(replace(known, numbers=(statistics.fmean(scores), *deviation)))
                 values.ranges.append(replace(known, numbers=(min(scores), max(scores))))
         if judged := verdict(group, row.paper):
             ends = () if judged.low is None or judged.high is None else (judged.low, judged.high)
-            source = f"{group.name} less the paper's{where}"
+            source = f"{_name(group)} less the paper's{where}"
             values.gains.append(Known((judged.difference, *ends), source, words))
             values.gains += [Known((end,), f"{source}, end of the interval", words) for end in ends]
-    for compared, label, pair in _comparisons(row):
+    for compared, pair in _comparisons(row):
         source = _add_means(values, *pair, where, words)
-        gain, interval = compared.gain(label), compared.interval(label)
+        gain, interval = compared.gain, compared.interval
         if gain is not None and interval:
             values.gains.append(Known((gain, interval.low, interval.high), source, words))
-        cut, interval = compared.error_cut(label), compared.cut_interval(label)
+        cut, interval = compared.error_cut, compared.cut_interval
         if cut is not None and interval:
             values.shares.append(Known((cut, interval.low, interval.high), source, words))
-    for first, second in permutations(row.groups, 2):  # what a further setting changes
+    for first, second in permutations([*row.groups, *row.others], 2):  # what a further setting changes
         if first.features == second.features and first.settings.items() < second.settings.items():
             _add_means(values, first, second, where, words)
 
 
 def _add_means(values: Values, first: Group, second: Group, where: str, words: tuple[str, ...]) -> str:
     """The mean scores of two groups by all metrics; returns their names."""
-    source = f"{first.name} -> {second.name}{where}"
+    source = f"{_name(first)} -> {_name(second)}{where}"
     for split, metric, named in _metrics(first):
         both = first.scores_by(split, metric), second.scores_by(split, metric)
         if all(both):
             values.add_pair(*map(statistics.fmean, both), f"{source}, {split} {metric}", (*words, *named))
     return source
+
+
+def _name(group: Group) -> str:
+    return f"{group.features} {group.label}".rstrip()
 
 
 def _metrics(group: Group) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -142,28 +153,26 @@ def _metrics(group: Group) -> list[tuple[str, str, tuple[str, ...]]]:
     return found
 
 
-def _comparisons(row: TableRow) -> list[tuple[TableRow, str, tuple[Group, Group]]]:
+def _comparisons(row: Row) -> list[tuple[Row, tuple[Group, Group]]]:
     """What is compared under the same settings: all arms with glove, elmo with all arms, static_elmo with word2vec."""
     baseline, elmo = row.compared
-    arms = dict.fromkeys(group.features for group in row.groups)
+    arms = dict.fromkeys(group.features for group in [*row.groups, *row.others])
     found = []
     for first, second in permutations(arms, 2):
         if first == baseline or (second == elmo and first != elmo) or (first, second) == ("word2vec", "static_elmo"):
             compared = row.comparing(first, second)
-            pairs = [(label, compared.pair(label)) for label in dict.fromkeys(group.label for group in row.groups)]
-            found += [(compared, label, pair) for label, pair in pairs if pair]
+            found += [(compared, compared.pair)] if compared.pair else []
     return found
 
 
-def _add_kinds(values: Values, row: TableRow, paths: dict[str, Path]) -> None:
+def _add_kinds(values: Values, row: Row, paths: dict[str, Path]) -> None:
     """Scores and gains on kinds of test examples; a text names the kind by the first long word of its label."""
-    for label in dict.fromkeys(group.label for group in row.groups):
-        for name, kinds in (kinds_of(Panel(row, label), paths) or {}).items():
-            for kind in kinds:
-                long = [word[:6] for word in kind.label.split() if len(word) > 3]
-                counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
-                word = kind.label if counted or not long else long[0]
-                _add_row(values, kind.row, f", {name}: {kind.label}", (word,))
+    for name, kinds in (kinds_of(row, paths) or {}).items():
+        for kind in kinds:
+            long = [word[:6] for word in kind.label.split() if len(word) > 3]
+            counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
+            word = kind.label if counted or not long else long[0]
+            _add_row(values, kind.row, f", {name}: {kind.label}", (word,))
 
 
 def _add_paper(values: Values, data: str, task: str) -> None:

@@ -58,9 +58,9 @@ def test_the_headline_has_the_paper_s_numbers_and_the_verdict(root):
     save_headline(runs)
     save_arm(runs, "word2vec", [48, 50], "word2vec")
     readme, chapters = shown(root)
-    assert "| task | GloVe 100-d | + ELMo | gain, 95 % interval | paper |" in readme
-    row = re.search(r"\| SST-5, accuracy \| (.*) \|", readme)[1].split(" | ")
-    assert (row[:2], row[3]) == (["51.00 ± 1.41 (2)", "56.00 ± 1.41 (2)"], "51.4 → 54.7")
+    assert "| task | metric | GloVe 100-d | + ELMo | gain, 95 % interval | paper |" in readme
+    row = re.search(r"\| SST-5 \| accuracy \| (.*) \|", readme)[1].split(" | ")
+    assert (row[:2], row[3]) == (["51.00±1.41 (2)", "56.00±1.41 (2)"], "51.4 → 54.7")
     assert row[2].startswith("+5.00, ")
     assert "On full data sets: GloVe 100-d, biLM medium." in readme
     assert "\n- on full data sets: GloVe 100-d, biLM medium\n" in chapters["Table 1"]
@@ -74,10 +74,10 @@ def test_the_headline_has_the_paper_s_numbers_and_the_verdict(root):
     assert "| -0.40 open (-15.43 to +14.63) |" in chapters["Table 1"]
     assert "seed=1,2 features.words.vectors=wink-100d" in chapters["Table 1"]
     other = chapters["Other settings"]
-    label = "`features.elmo.weights=small features.words.vectors=glove-6b-50d`"
-    scores = r"\| 41.00 ± 1.41 \(2\) \| 45.00 ± 1.41 \(2\) \| \+4.00, .* \| 40.00 ± 1.41 \(2\) \|"
-    assert re.search(rf"\| SST-5, accuracy, {re.escape(label)} \| .* {scores}", other)
-    assert "features=elmo,elmo_random,glove seed=1,2 device=cpu" in other.replace("threads=2 ", "")
+    label = "biLM small, GloVe 50-d"
+    scores = r"\| 41.00±1.41 \(2\) \| 45.00±1.41 \(2\) \| 40.00±1.41 \(2\) \| \+4.00, .* \|"
+    assert re.search(rf"\| SST-5, {re.escape(label)} \| accuracy \| .* {scores}", other)
+    assert "features=glove,elmo,elmo_random seed=1,2 device=cpu" in other.replace("threads=2 ", "")
 
 
 def test_elmo_is_compared_with_its_layer_without_context(root):
@@ -89,8 +89,8 @@ def test_elmo_is_compared_with_its_layer_without_context(root):
     title, table = "biLM without context (control)", chapters["Text or context?"]
     gain = "p | errors removed, 95 % interval"
     header = f"{title} | + ELMo | {title} over GloVe 100-d | {gain} | + ELMo over {title} | {gain}"
-    assert f"| task | GloVe 100-d | {header} |" in table
-    scores = r"\| SST-5, accuracy \| 51.00 ± 1.41 \(2\) \| 53.00 ± 1.41 \(2\) \| 56.00 ± 1.41 \(2\)"
+    assert f"| task | metric | GloVe 100-d | {header} |" in table
+    scores = r"\| SST-5 \| accuracy \| 51.00±1.41 \(2\) \| 53.00±1.41 \(2\) \| 56.00±1.41 \(2\)"
     gains = r"\+2.00, .* \| .* \| 4.1 %, .* \| \+3.00, .* \| .* \| 6.4 %, .* \|"
     assert re.search(rf"{scores} \| {gains}", table)
     assert f"{title} 4.1 %" in readme.split("<!-- /figure -->")[0]  # 2 of 49 errors
@@ -103,18 +103,18 @@ def test_a_row_without_the_headline_s_runs_shows_the_plain_pair_and_says_so(root
     save_arm(runs, "elmo", [47], weights="medium", task="ner", data="wnut17")  # its baseline is missing
     save_plain(runs, data="mini")
     readme, chapters = shown(root)
-    assert "| task | GloVe | + ELMo |" in readme
-    assert "| SST-5, accuracy | 51.00" in readme
-    assert f"| NER, WNUT-17, accuracy, {PLAIN_NAME} | 41.00 ± 1.41 (2) | 45.00 ± 1.41 (2) | +4.00, " in readme
+    assert "| task | metric | GloVe | + ELMo |" in readme
+    assert "| SST-5 | accuracy | 51.00" in readme
+    assert f"| NER, WNUT-17, {PLAIN_NAME} | accuracy | 41.00±1.41 (2) | 45.00±1.41 (2) | +4.00, " in readme
     assert f"NER, WNUT-17, accuracy, {PLAIN_NAME}: 41.0 to 45.0, ELMo 6.8 %" in readme
-    assert f"| NER, WNUT-17, accuracy, {PLAIN_NAME} | 41.00" in chapters["Table 1"]
+    assert f"| NER, WNUT-17, {PLAIN_NAME} | accuracy | 41.00" in chapters["Table 1"]
     note = "GloVe 100-d, biLM medium, unless a row names others"
     assert f"On full data sets: {note}." in readme
     assert f"\n- on full data sets: {note}\n" in chapters["Table 1"]
     assert f">{note}</text>" in (runs / "errors-removed.svg").read_text()
-    assert "NER, WNUT-17, accuracy, GloVe 50-d, `features.elmo.weights=medium`" in chapters["Other settings"]
-    assert "| task | GloVe 50-d | + ELMo |" in chapters["The mini data"]
-    assert "| mini SST-5, accuracy | 41.00" in chapters["The mini data"]
+    assert "NER, WNUT-17, GloVe 50-d, biLM medium" in chapters["Other settings"]
+    assert "| task | metric | GloVe 50-d | + ELMo |" in chapters["The mini data"]
+    assert "| mini SST-5 | accuracy | 41.00" in chapters["The mini data"]
     assert "biLM medium" not in (runs / "errors-removed-mini.svg").read_text()
 
 
@@ -124,9 +124,9 @@ def test_a_lone_run_of_the_headline_is_among_the_other_settings(root):
     save_plain(runs, task="snli", data="standin")
     save_arm(runs, "glove", [50], "wink-100d", task="snli", data="standin")
     _, chapters = shown(root)
-    assert f"| SNLI, stand-in data, accuracy, {PLAIN_NAME} | 41.00" in chapters["Table 1"]
+    assert f"| SNLI, stand-in data, {PLAIN_NAME} | accuracy | 41.00" in chapters["Table 1"]
     other = chapters["Other settings"]
-    assert "| SNLI, stand-in data, accuracy, `features.words.vectors=wink-100d` | 50.00 | 50.00 (1) |" in other
+    assert "| SNLI, stand-in data, GloVe 100-d | accuracy | 50.00 | 50.00 (1) |" in other
     assert "task=snli data=standin features=glove seed=1 features.words.vectors=wink-100d " in other
 
 
@@ -139,9 +139,9 @@ def test_a_baseline_of_several_lines_has_one_command_and_no_line_of_its_own(root
     save_arm(runs, "elmo", [44, 46], weights="other", **place)
     other = shown(root)[1]["Other settings"]
     lines = [line.split(" | ") for line in other.splitlines() if line.startswith("| NER, ")]
-    assert [line[2:4] for line in lines] == [
-        ["41.00 ± 1.41 (2)", "46.00 ± 1.41 (2)"],
-        ["41.00 ± 1.41 (2)", "45.00 ± 1.41 (2)"],
+    assert [line[3:5] for line in lines] == [
+        ["41.00±1.41 (2)", "46.00±1.41 (2)"],
+        ["41.00±1.41 (2)", "45.00±1.41 (2)"],
     ]
     commands = [line for line in other.splitlines() if line.startswith("python -m tasks.run ")]
     features = [re.search("features=(\\S+)", command)[1] for command in commands]
@@ -156,8 +156,8 @@ def test_a_row_of_the_file_may_have_a_setting_of_its_own(root):
             more = [right + added for right in rights]
             save_arm(runs, features, more, "wink-100d", weights, task="squad", epochs=epochs)
     readme, chapters = shown(root)
-    assert "| SQuAD 1.1, dev, accuracy, 12 epochs | 51.00 ± 1.41 (2) | 56.00 ± 1.41 (2) |" in readme
-    assert "| SQuAD 1.1, dev, accuracy, `trainer.epochs=24` | 50.00 → 50.00 | 71.00" in chapters["Other settings"]
+    assert "| SQuAD 1.1, dev, 12 epochs | accuracy | 51.00±1.41 (2) | 56.00±1.41 (2) |" in readme
+    assert "| SQuAD 1.1, dev, 24 epochs | accuracy | 50.00 → 50.00 | 71.00" in chapters["Other settings"]
 
 
 def test_a_control_with_other_settings_than_the_headline_is_not_next_to_it(root):
@@ -172,8 +172,8 @@ def test_a_control_with_other_settings_than_the_headline_is_not_next_to_it(root)
     readme, chapters = shown(root)
     assert "untrained" not in readme.split("<!-- /figure -->")[0]
     lines = [line for line in chapters["Other settings"].splitlines() if line.startswith("| S")]
-    assert ["31.00" in line for line in lines] == ["trainer.epochs=24" in line for line in lines]
-    assert ["21.00" in line for line in lines] == ["features.words.vectors=glove-6b-50d" in line for line in lines]
+    assert ["31.00" in line for line in lines] == ["24 epochs" in line for line in lines]
+    assert ["21.00" in line for line in lines] == ["GloVe 50-d" in line for line in lines]
     assert len(lines) == 2
 
 
@@ -189,9 +189,9 @@ def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monke
     save_headline(runs, dropout=0.25)
     save_arm(runs, "elmo", [60, 62], "wink-100d", "medium")
     readme, chapters = shown(root)
-    assert "| SST-5, accuracy, dropout 0.25 | 51.00 ± 1.41 (2) | 56.00 ± 1.41 (2) |" in readme
-    assert "`features.dropout=0.5` |" in chapters["Other settings"]
-    assert "| 61.00 ± 1.41 (2) |" in chapters["Other settings"]
+    assert "| SST-5, dropout 0.25 | accuracy | 51.00±1.41 (2) | 56.00±1.41 (2) |" in readme
+    assert "SST-5, dropout 0.5 |" in chapters["Other settings"]
+    assert "| 61.00±1.41 (2) |" in chapters["Other settings"]
 
 
 def test_the_report_and_the_table_of_runs_have_the_headline(tmp_path, capsys):
@@ -211,8 +211,8 @@ def test_the_report_and_the_table_of_runs_have_the_headline(tmp_path, capsys):
     save_plain(tmp_path / "demo", data="mini")
     assert "on full data sets" not in run_report(tmp_path / "demo")[1]
     capsys.readouterr()
-    assert "51.00 (2)  56.00 (2)  +5.00" in run_table(capsys, "--runs", runs)[1]
-    assert "41.00 (2)  45.00 (2)  +4.00" in run_table(capsys, "--runs", runs, "--compare", "glove", "elmo")[1]
+    assert "51.00±1.41 (2)  56.00±1.41 (2)  +5.00" in run_table(capsys, "--runs", runs)[1]
+    assert "41.00±1.41 (2)  45.00±1.41 (2)  +4.00" in run_table(capsys, "--runs", runs, "--compare", "glove", "elmo")[1]
 
 
 def test_published_records_of_an_earlier_protocol_are_called_so(root, monkeypatch):

@@ -142,13 +142,13 @@ def test_what_is_made_from_them_is_written_and_then_up_to_date(runs, root, capsy
     main(["--runs", str(runs)], root)
     page = (root / "results" / "tables.md").read_text()
     # (51 -> 61.5: 10.5 of 49); the paper: 51.4 -> 54.7; the band: 50.5 to 52
-    for cell in ("51.00 ± 1.41 (2)", "61.50 ± 2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "+6.80 open"):
+    for cell in ("51.00±1.41 (2)", "61.50±2.12 (2)", "+10.50", "21.4 %", "51.4 → 54.7", "6.8 %", "+6.80 open"):
         assert cell in page
     # five runs of the paper's with our deviation: 12.706 * 1.414 * sqrt(1 / 2 + 1 / 5)
     assert "| -0.40 open (-15.43 to +14.63) |" in page
     assert "| in 50.5 to 52.0 |" in page
     readme = (root / "README.md").read_text().replace("\u00a0", " ")
-    assert "61.50 ± 2.12 (2)" in readme
+    assert "61.50±2.12 (2)" in readme
     assert "old" not in readme
     assert readme.startswith("# Top\n\n<!-- table1 -->\n\n| ")
     assert readme.endswith("<!-- /demo -->\n\nend\n")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from results.experiments.experiment_file import load_experiment
 from results.publish import main
-from results.publishing.paper_chapters import shown_chapter
+from results.publishing.tables_page import shown_chapter
 from results.records.collect import Collection
 from results.records.identity import record_path
 from results.records.record import Mix, read_record, write_record
@@ -24,7 +24,7 @@ def test_the_mini_data_have_a_table_and_a_figure(tmp_path, runs, root):
     full_size, mini_data = page.read_text().split("## The mini data")
     assert "44.00" not in full_size
     assert "61.50" in full_size
-    assert "| mini SST-5, accuracy | 44.00 (1) | 44.00 (1) |" in mini_data
+    assert "| mini SST-5 | accuracy | 44.00 (1) | 44.00 (1) |" in mini_data
 
 
 def chapters(root):
@@ -84,7 +84,7 @@ def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
     assert picture in chapters(root)["Representations"]
     assert f"results/{picture}" in (root / "README.md").read_text()
     assert (root / "results" / "published" / "representations-phone-dark.svg").exists()
-    assert "`features.elmo.weights=medium`" in chapters(root)["Other settings"]
+    assert "SST-5, biLM medium |" in chapters(root)["Other settings"]
 
 
 def test_the_page_shows_a_table_that_is_a_file(runs, root):
@@ -165,40 +165,40 @@ class TestTables:
         for features in ("glove", "elmo"):
             save_run(runs, 55, task="sst5", features=features, variant={"trainer.epochs": 5})
         first, _, other = self.page(runs, root)
-        assert "trainer.epochs=5" not in first
-        assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 → 50.00 | 55.00 (1) | 55.00 (1) | +0.00" in other
+        assert "5 epochs" not in first
+        assert "| SST-5, 5 epochs | accuracy | 50.00 → 50.00 | 55.00 (1) | 55.00 (1) | +0.00" in other
 
     def test_variants_come_first_if_there_are_no_plain_runs(self, tmp_path, root):
         for features, right in (("glove", 50), ("elmo", 55)):
             save_run(tmp_path / "few", right, task="sst5", features=features, variant={"trainer.epochs": 5})
         first, _, other = self.page(tmp_path / "few", root)
-        assert "| SST-5, accuracy, `trainer.epochs=5` | 50.00 (1) | 55.00 (1) | +5.00" in first
+        assert "| SST-5, 5 epochs | accuracy | 50.00 (1) | 55.00 (1) | +5.00" in first
         assert "† fewer than 3 seeds in an arm" in first
         assert other == ""
 
     def test_a_setting_of_elmo_alone_is_shown_with_the_plain_baseline(self, runs, root):
         save_run(runs, 70, task="sst5", features="elmo", variant={"features.elmo.l2": 0.1})
         _, _, other = self.page(runs, root)
-        assert "`features.elmo.l2=0.1` | 50.00 → 50.00 | 51.00 ± 1.41 (2) | 70.00 (1) | +19.00, " in other
+        assert "SST-5, l2 0.1 | accuracy | 50.00 → 50.00 | 51.00±1.41 (2) | 70.00 (1) | +19.00, " in other
         assert "features=elmo seed=1 features.elmo.l2=0.1 " in other
         assert "features=glove" not in other  # its command stands above
 
     def test_a_setting_of_the_trainer_does_not(self, runs, root):
         save_run(runs, 70, task="sst5", features="elmo", variant={"trainer.lr": 0.1}, lr=0.1)
         _, _, other = self.page(runs, root)
-        assert "`trainer.lr=0.1` | 50.00 | 70.00 (1) |" in other
+        assert "SST-5, lr 0.1 | accuracy | 50.00 | - | 70.00 (1) |" in other
 
     def test_a_setting_that_the_plain_baseline_has_already(self, runs, root):
         save_run(runs, 70, task="sst5", features="elmo", variant={"trainer.lr": 0.001}, lr=0.001)
         _, _, other = self.page(runs, root)
-        assert "`trainer.lr=0.001` | 50.00 → 50.00 | 51.00 ± 1.41 (2) | 70.00 (1) | +19.00, " in other
+        assert "SST-5, lr 0.001 | accuracy | 50.00 → 50.00 | 51.00±1.41 (2) | 70.00 (1) | +19.00, " in other
 
     def test_a_setting_of_elmo_with_the_baseline_of_the_same_other_settings(self, runs, root):
         save_run(runs, 40, task="sst5", features="glove", variant={"trainer.lr": 0.1}, lr=0.1)
         settings = {"features.elmo.l2": 0.1, "trainer.lr": 0.1}
         save_run(runs, 70, task="sst5", features="elmo", variant=settings, lr=0.1)
         _, _, other = self.page(runs, root)
-        assert "`features.elmo.l2=0.1 trainer.lr=0.1` | 50.00 → 50.00 | 40.00 (1) | 70.00 (1) | +30.00, " in other
+        assert "SST-5, l2 0.1, lr 0.1 | accuracy | 50.00 → 50.00 | 40.00 (1) | 70.00 (1) | +30.00, " in other
 
     def test_elmo_over_static_vectors_of_its_own_text(self, runs, root):
         for seed in (1, 2):
@@ -206,22 +206,22 @@ class TestTables:
         first, controls, _ = self.page(runs, root)
         assert "features=glove,elmo,word2vec seed=1,2 " in first
         # 61.5 - 56 = 5.5 of 44 errors
-        assert "| 51.00 ± 1.41 (2) | 56.00 ± 0.00 (2) | 61.50 ± 2.12 (2) | +5.50, " in controls
+        assert "| 51.00±1.41 (2) | 56.00±0.00 (2) | 61.50±2.12 (2) | +5.50, " in controls
         assert "| 12.5 %, " in controls
 
-    def test_the_table_of_readme_has_five_columns_and_no_controls(self, runs, root):
+    def test_the_table_of_readme_has_six_columns_and_no_controls(self, runs, root):
         save_run(runs, 41, task="sst5", features="elmo_random")
         self.page(runs, root)
         lines = [line for line in (root / "README.md").read_text().splitlines() if line.startswith("|")]
-        assert lines[0] == "| task | GloVe | + ELMo | gain, 95 % interval | paper |"
-        assert {line.count("|") for line in lines} == {6}
+        assert lines[0] == "| task | metric | GloVe | + ELMo | gain, 95 % interval | paper |"
+        assert {line.count("|") for line in lines} == {7}
         assert "41.00" not in "".join(lines)
 
     def test_other_data_have_no_numbers_of_the_paper(self, tmp_path, root):
         for features in ("glove", "elmo"):
             save_run(tmp_path / "snli", 50, data="standin", task="snli", features=features)
         first, _, _ = self.page(tmp_path / "snli", root)
-        assert "| SNLI, stand-in data, accuracy | 50.00 (1) | 50.00 (1) | +0.00, +0.0 to +0.0† | 1.000 |" in first
+        assert "| SNLI, stand-in data | accuracy | 50.00 (1) | 50.00 (1) | +0.00, +0.0 to +0.0† | 1.000 |" in first
         assert "→" not in first
 
     def test_seeds_of_two_devices_have_a_command_each(self, runs, root):
@@ -241,7 +241,7 @@ class TestTables:
         main(["--runs", str(runs)], root)
         page = (root / "results" / "tables.md").read_text()
         # 3 / sqrt(2) = 2.12; the baseline has no such score
-        assert "| task | + ELMo |\n| --- | --- |\n| SST-5, exact match | 31.50 ± 2.12 (2) |" in page
+        assert "| task | metric | + ELMo |\n| --- | --- | --- |\n| SST-5 | exact match | 31.50±2.12 (2) |" in page
 
     def test_a_mean_over_several_commits_is_reported(self, runs, root):
         save_run(runs, 55, task="sst5", features="elmo", seed=3, environment=replace(CLEAN, commit="b" * 40))
@@ -257,5 +257,5 @@ class TestTables:
                 runs, 55, task="sst5", features="masked", seed=seed, variant=variant, config={"features": features}
             )
         *_, other = self.page(runs, root)
-        assert "55.00 ± 0.00 (2)‡" in other
+        assert "55.00±0.00 (2)‡" in other
         assert (root / "results" / "tables.md").read_text().count("- ‡ read this\n") == 1

@@ -10,7 +10,6 @@ import pytest
 
 import results.publish
 import results.status
-from results.analysis.aggregate import Selection, summarise
 from results.records.collect import collect
 from results.records.identity import Identity
 from results.records.printing import printable, write
@@ -18,8 +17,9 @@ from results.records.record import RecordConflict, RecordUnreadable, RunError, d
 from results.records.run_lock import LOCK_NAME, Owner
 from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report
-from results.tables.cells import wide_page
-from results.tables.terminal import print_rich
+from results.tables.fill import Selection, fill_all
+from results.tables.sheet import sections_of, sheets_of
+from results.tables.writers import print_rich
 from tests.results.making import make_record, run_report, run_table, save
 
 EVIL = "\x1b]0;owned\x07\x9b31m\r\x7f\u202e"  # a title, a colour, the line again, deleted, and read backwards
@@ -50,7 +50,7 @@ def runs(tmp_path):
 
 @pytest.mark.parametrize("form", ["text", "md", "csv", "tex", "json"])
 def test_the_table_only_prints(capsys, runs, form):
-    status, out, err = run_table(capsys, "--runs", runs, "--format", form, "--check", "--best-of", 1)
+    status, out, err = run_table(capsys, "--runs", runs, "--format", form, "--check")
     assert status == 1
     assert acts(out + err) == set()
     assert HARMLESS.replace("\\", "\\textbackslash{}" if form == "tex" else "\\")[:3] in out
@@ -59,8 +59,8 @@ def test_the_table_only_prints(capsys, runs, form):
 
 
 def test_the_table_on_a_terminal_only_prints(capsys, runs):
-    summary = summarise(collect([runs]), Selection())
-    print_rich(*wide_page(summary))
+    summary = fill_all(collect([runs]), Selection())
+    print_rich(sheets_of(summary, wide=True), sections_of(summary))
     out = capsys.readouterr().out
     assert acts(out) == set()
     assert HARMLESS in out
@@ -119,14 +119,8 @@ def test_a_folder_whose_name_is_no_utf_8(capsys, tmp_path):
 
 def test_a_suggested_command_is_quoted(capsys, tmp_path):
     """For a shell each setting is one word, whatever is in it."""
-    names = {"data": "a; touch b", "task": "$(touch c)"}
-    save(tmp_path / "my runs", make_record(features="x|y", **names))
-    _, out, _ = run_table(capsys, "--runs", tmp_path / "my runs", "--compare", "x|y", "elmo", "--format", "json")
-    (row,) = json.loads(out)
-    settings = ["data=a; touch b", "seed=1", f"runs_dir={tmp_path / 'my runs'}"]
-    assert [shlex.split(command) for command in row["empty"]] == [
-        ["python", "-m", "tasks.run", "task=$(touch c)", "features=elmo", *settings],
-    ]
+    _, out, _ = run_table(capsys, "--runs", tmp_path / "my runs", "--experiment", "mini", "data=mini")
+    assert shlex.split(out.partition("to fill them: ")[2])[5:7] == ["data=mini", f"runs_dir={tmp_path / 'my runs'}"]
     results.status.main(["--runs", str(tmp_path), "--experiment", "a;b"])
     assert shlex.split(capsys.readouterr().err.split("starts with: ")[1])[-1] == "experiment=a;b"
 
@@ -143,7 +137,7 @@ def test_a_cell_is_no_formula(capsys, tmp_path):
     assert rows[f"'{evil}"]["task"] == "'@x"
     assert rows[f"'{evil}"]["metric"] == "'-1+1"
     assert float(rows[f"'{evil}"]["gain"]) == -10, "a number stays one"
-    assert (rows["plain"]["features"], float(rows["plain"]["mean"])) == ("'+x", 80)
+    assert (rows["plain"]["arm"], float(rows["plain"]["mean"])) == ("'+x", 80)
     texts = [text for line in lines for key, value in line.items() for text in (key, value)]
     assert {float(text) for text in texts if text.startswith(("=", "@", "+", "-"))} >= {-10.0}, "none but numbers"
 

@@ -95,7 +95,7 @@ def test_the_paper_s_tables_are_on_the_page(runs):
     assert section.startswith("<h3>Table 3: places</h3>"), "it is of one task, whose section ends with it"
     assert [row.count("<td") for row in section.split("<tr>")[2:]] == [section.count('<th scope="col">') - 1]
     assert '<td data-label="both"><span>62.00 (1)</span></td>' in section
-    assert '<td data-label="gain"><span>+2.00</span></td>' in section
+    assert '<td data-label="gain, 95 % interval"><span>+2.00</span></td>' in section
     assert "<code>python -m tasks.run -m experiment=table3</code>" in section
     assert "Table 3: places" not in run_report(runs, "--data", "mini")[1]
 

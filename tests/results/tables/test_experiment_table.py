@@ -8,10 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from results.experiments.experiment import values_of
-from results.experiments.experiment_file import load_experiment
 from results.records.record import RunError
-from tests.results.making import CLEAN, first_right, make_record, run_table, save, with_config
+from tests.results.making import CLEAN, first_right, make_record, run_table, save
 
 OWN = """
 title = "Two rows"
@@ -48,8 +46,11 @@ def runs(tmp_path):
     return folder
 
 
-def commands(out):
-    return [shlex.split(line)[4:] for line in out.splitlines() if line.strip().startswith("python -m tasks.run")]
+def missing(out):
+    """What the line on empty cells says: the counts, and the words of the command."""
+    (line,) = [line for line in out.splitlines() if "to fill them: " in line]
+    counts, command = line.strip().split("; to fill them: ")
+    return counts, shlex.split(command)[4:]
 
 
 class TestRows:
@@ -58,29 +59,24 @@ class TestRows:
         assert code == 0
         lines = out.splitlines()
         assert lines[0] == "Two rows: scores in percent, mean±std (number of seeds)"
-        assert lines[2].split() == ["row", "metric", "paper", "a", "b", "paper", "c", "gain", *lines[2].split()[8:]]
+        assert lines[2].split() == ["task", "a", "b", "c", "gain,", "paper"]
         first, second = (line for line in lines[4:] if line.startswith(("wnut17", "NER", "a tenth")))
         # The mean of 40 and 44, with a deviation of 2 * sqrt(2), and 61 - 42.
-        for cell in ("F1", "40.0", "42.00±2.83 (2)", "61.00 (1)", "50.5±0.25", "+19.00"):
+        for cell in ("42.00±2.83 (2)", "61.00 (1)", "+19.00", "40.0 → 50.5"):
             assert cell in first
         assert set(second.removeprefix("a tenth").split()) == {"-"}
         assert all(f"{score}.00" not in out for score in (11, 12, 13, 14))
         assert "Table 9, row 3" in out
 
-    def test_commands_for_the_empty_cells(self, own, runs, capsys):
+    def test_one_command_fills_the_empty_cells(self, own, runs, capsys):
+        """Of six cells c lacks both, and the row of a tenth a and b; of b's two seeds one failed."""
         out = run_table(capsys, "--runs", runs, "--experiment", own)[1]
-        row, end = ["task=ner", "data=wnut17"], f"runs_dir={runs}"
-        tenth = [*row, "train_fraction=0.1"]
-        b = ["features=elmo", "trainer.lr=0.5"]
-        empty, seeds = out.split("Commands that add missing seeds:")
-        assert commands(seeds) == [[f"experiment={own}", *row, *b, "seed=2", "retry=failed", end]]
-        assert commands(empty) == [
-            [f"experiment={own}", *row, "features=word2vec", "seed=1,2", end],
-            [f"experiment={own}", *tenth, "features=word2vec", "seed=1,2", end],
-            [f"experiment={own}", *tenth, "features=glove", "seed=1,2", end],
-            [f"experiment={own}", *tenth, *b, "seed=1,2", end],
-        ]
+        counts, words = missing(out)
+        assert counts == "4 of 6 cells are empty, 9 of 12 runs are missing"
+        assert words == [f"experiment={own}", f"runs_dir={runs}", "retry=failed"]
         assert "ValueError: too wide" in out
+        brief = run_table(capsys, "--runs", runs, "--experiment", own, notes=False)[1]
+        assert missing(brief)[1] == words
 
     def test_seeds_that_ran_with_an_older_recipe_are_missing(self, own, tmp_path, capsys):
         """SST-5 has recipe 2. Arm a ran with both recipes, b with recipe 1 alone: it has a score, but an older one."""
@@ -90,53 +86,15 @@ class TestRows:
         save(tmp_path / "runs", make_record(44.0, seed=2, **old))
         save(tmp_path / "runs", make_record(46.0, features="elmo", variant={"trainer.lr": 0.5}, lr=0.5, **old))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
-        empty, seeds = out.split("Commands that add missing seeds:")
-        row, end = [f"experiment={own}", "task=sst5", "data=paper"], f"runs_dir={tmp_path / 'runs'}"
-        assert commands(empty) == [[*row, "features=word2vec", "seed=1,2", end]]
-        assert commands(seeds) == [
-            [*row, "features=glove", "seed=2", end],
-            [*row, "features=elmo", "trainer.lr=0.5", "seed=1,2", end],
-        ]
+        assert missing(out)[0] == "1 of 3 cells are empty, 5 of 6 runs are missing"
 
     def test_seeds_with_an_older_recipe_of_a_user_s_task_are_missing(self, own, tmp_path, capsys):
         """The suite does not know its newest recipe, but no mean has both."""
         own.write_text(OWN.partition("[[rows]]")[0] + '[[rows]]\noverrides = ["task=mine", "data=paper"]\n')
         for seed, recipe in ((1, 3), (2, 2)):
             save(tmp_path / "runs", make_record(40.0, task="mine", seed=seed, recipe=recipe))
-        seeds = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1].split("add missing seeds:")[1]
-        assert [words[3:5] for words in commands(seeds)] == [["features=glove", "seed=2"]]
-
-    def test_commands_that_differ_in_one_key_are_joined(self, tmp_path, capsys):
-        """Of Figure 1: NER without a share was run, so each command names the shares that were not, for both arms."""
-        for features in ("glove", "elmo"):
-            save(tmp_path, with_config(make_record(features=features), train_fraction=1.0))
-        given = ["task=ner,sst5", "seed=1"]
-        out = run_table(capsys, "--runs", tmp_path, "--experiment", "figure1", *given)[1]
-        both = ["features=glove,elmo", "seed=1", f"runs_dir={tmp_path}"]
-        few = ["train_fraction=0.001,0.01", "trainer.batch_size=4", "trainer.epochs=100", "trainer.patience=null"]
-        assert commands(out) == [
-            ["experiment=figure1", "task=ner", "data=paper", *few, *both],
-            ["experiment=figure1", "task=ner", "data=paper", "train_fraction=0.1,0.3", *both],
-            ["experiment=figure1", "task=sst5", "data=paper", *few, *both],
-            ["experiment=figure1", "task=sst5", "data=paper", "train_fraction=0.1,0.3,1.0", *both],
-        ]
-
-    @pytest.mark.parametrize("name", ["table2", "table3", "figure1", "figure2"])
-    def test_the_commands_of_the_paper_s_tables_choose_each_missing_run_once(self, name, tmp_path, capsys):
-        """One cell was run; the others, by their overrides, are those that the commands choose from the experiment."""
-        experiment = load_experiment(name).narrowed({"seed": ["1"]})
-        done = experiment.cells[0]
-        names = done.identity
-        record = make_record(data=names.data, task=names.task, features=names.features, variant=names.variant)
-        save(tmp_path, record)
-        out = run_table(capsys, "--runs", tmp_path, "--experiment", name, "seed=1")[1]
-        found = []
-        for _, *words, _ in commands(out):
-            chosen = load_experiment(name).narrowed(dict(map(values_of, words))).cells
-            found += {tuple(cell.overrides) for cell in chosen}
-        assert len(found) == len(set(found))
-        runs = {tuple(cell.overrides) for cell in experiment.cells if not cell.row.published_only}
-        assert set(found) == runs - {tuple(done.overrides)}
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        assert missing(out)[0] == "2 of 3 cells are empty, 5 of 6 runs are missing"
 
     def test_the_note_of_the_file_is_below_the_table(self, own, runs, capsys):
         assert "gain: b minus a" not in run_table(capsys, "--runs", runs, "--experiment", own)[1]
@@ -180,7 +138,7 @@ class TestRows:
 
     def test_nothing_was_run(self, own, tmp_path, capsys):
         out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
-        assert commands(out) == [[f"experiment={own}", "seed=1", "limit=5", f"runs_dir={tmp_path}"]]
+        assert missing(out)[1] == [f"experiment={own}", "seed=1", "limit=5", f"runs_dir={tmp_path}"]
 
     def test_a_choice_of_cells_and_a_further_setting(self, own, runs, capsys):
         out = run_table(capsys, "--runs", runs, "--experiment", own, "limit=5", "seed=1", "features=glove")[1]
@@ -195,7 +153,7 @@ class TestRows:
         scores = {"test": {"f1": 40.0, "em": 30.0}, "dev": {"f1": 20.0, "em": 10.0}}
         save(tmp_path / "runs", replace(make_record(40.0, data="wnut17"), scores=scores))
         save(tmp_path / "runs", make_record(40.0, data="wnut17", seed=2))
-        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
+        out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--wide")[1]
         assert "dev exact match" in out
         assert "10.00 (1)" in out
         assert "1 runs have no dev score by em" in out
@@ -208,10 +166,6 @@ class TestRows:
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own, "--format", "json")[1]
         shown = [(line["metric"], line["split"], line["arms"]["a"]["scores"]) for line in json.loads(out)]
         assert shown == [("f1", "test", [40.0]), ("em", "dev", [10.0])]
-        missing = commands(run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1])
-        assert [command[3] for command in missing] == ["features=elmo", "features=word2vec", "features=glove"], (
-            "once each, first what has no score"
-        )
 
     def test_runs_under_different_settings_are_not_averaged(self, own, tmp_path, capsys):
         for folder, score, lr in (("x", 40.0, 0.1), ("y", 50.0, 0.2)):
@@ -250,13 +204,11 @@ class TestFormats:
         _, out, err = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "json")
         first, second = json.loads(out)
         assert first["arms"]["a"]["scores"] == [40.0, 44.0]
-        assert first["arms"]["c"] == {
-            **{"mean": None, "std": None, "scores": [], "seeds": []},
-            **{"paper": 50.5, "paper_std": 0.25},
-        }
+        empty = {"mean": None, "std": None, "scores": [], "seeds": [], "n": 0, "limit": None, "recipe": None}
+        assert first["arms"]["c"] == {**empty, "paper": 50.5, "paper_std": 0.25, "verdict": None}
         assert (first["gain"], first["compared"], second["gain"]) == (19.0, ["a", "b"], None)
         assert second["row"] == "a tenth"
-        assert "empty: python -m tasks.run" in err
+        assert "cells are empty" in err
         out = run_table(capsys, "--runs", runs, "--experiment", own, "--format", "csv")[1]
         rows = list(csv.DictReader(out.splitlines()))
         names = [(row["row"], row["arm"]) for row in rows]
@@ -292,7 +244,7 @@ class TestFormats:
     def test_without_runs_no_cell_is_blank(self, tmp_path, capsys):
         out = run_table(capsys, "--runs", tmp_path, "--experiment", "table2", "task=squad", "--format", "md")[1]
         (line,) = [line for line in out.splitlines() if line.startswith("| SQuAD")]
-        assert line.split(" | ")[1:4] == ["-", "80.8", "-"]
+        assert line.strip("| ").split(" | ")[1:] == ["-", "-", "-", "-", "80.8 → 84.7 → 85.0 → 85.2"]
 
     def test_notes_name_the_rows_that_they_are_about(self, own, tmp_path, capsys):
         """On test one row has one seed and the other two; dev scores are not known by example."""
@@ -317,8 +269,7 @@ class TestFormats:
     def test_check_fails_for_an_empty_arm_of_the_comparison(self, own, runs, capsys):
         code, _, err = run_table(capsys, "--runs", runs, "--experiment", own, "--check")
         assert code == 1
-        assert "empty cell, filled by: python -m tasks.run -m" in err
-        assert "features=word2vec" not in err, "not one of the two that are compared"
+        assert "check: empty cells: 4 of 6 cells are empty" in err
         assert "arms differ" not in err, "the rate is part of the arm"
 
     def test_check_fails_for_copies_with_different_scores(self, own, tmp_path, capsys):

@@ -14,7 +14,7 @@ import pytest
 
 from results.analysis.interval import Interval
 from results.records.record import RunError
-from results.tables.cells import shown_p
+from results.tables.sheet import shown_p
 from tests.results.making import make_record, run_table, save
 
 ROOT = Path(__file__).parents[3]
@@ -41,42 +41,40 @@ def test_json_is_a_list_of_rows_in_percent(capsys, runs):
     assert [(row["data"], row["task"], row["metric"]) for row in rows] == [
         ("paper", "squad", "f1"),
         ("paper", "ner", "f1"),
-        ("mini", "sst5", "f1"),
+        ("mini", "sst5", ""),
+        ("paper", "ner", "f1"),
     ]
-    ner = rows[1]
-    assert list(ner["features"])[:3] == ["glove", "elmo", "elmo_random"]
-    assert ner["features"]["glove"] | {"settings": None} == {
+    ner, other = rows[1], rows[3]
+    assert list(ner["arms"]) == ["glove", "elmo", "elmo_random"]
+    assert ner["arms"]["glove"] == {
+        "n": 3,
         "mean": 90.15,
         "std": 0.15,
-        "n": 3,
         "scores": [90.0, 90.3, 90.15],
         "seeds": [1, 2, 3],
-        "features": "glove",
-        "settings": None,
         "limit": None,
+        "recipe": ner["arms"]["glove"]["recipe"],
+        "paper": 90.15,
+        "paper_std": None,
         # three runs and the paper's five with a variance of 0.15^2: 4.3027 * 0.15 * sqrt(1 / 3 + 1 / 5)
-        "verdict": {"kind": "open", "difference": 0.0, "low": -0.471332, "high": 0.471332, "margin": 0.3},
-        "expected_best_dev": [None, None, None],  # these records have no dev scores
+        "verdict": "+0.00 open (-0.47 to +0.47)",
     }
-    assert ner["features"]["elmo_random"]["std"] is None
-    assert ner["features"]["elmo note=a|b_ & 50%, {x}"]["mean"] == 91.4
+    assert ner["arms"]["elmo_random"]["std"] is None
+    assert (other["settings"], other["arms"]["elmo"]["mean"]) == ({"note": "a|b_ & 50%, {x}"}, 91.4)
     assert ner["gain"] == 2.07
     assert ner["errors_removed"] == pytest.approx(21.0, abs=0.05)
-    assert (ner["paper"]["scores"], ner["paper"]["std"]) == ({"glove": 90.15, "elmo": 92.22}, {"elmo": 0.1})
-    assert ner["paper"]["gain"] == 2.07
+    assert (ner["arms"]["elmo"]["paper"], ner["arms"]["elmo"]["paper_std"]) == (92.22, 0.1)
     assert rows[0]["gain"] is None
-    assert rows[0]["empty"][0].startswith("python -m tasks.run task=squad features=elmo data=paper seed=1")
-    assert rows[2]["paper"] is None
-    assert rows[2]["features"] == {}
-    assert "CUDA out of memory" in rows[2]["failed"][0]
-    assert "failed: mini sst5 elmo seed 3" in err
+    assert rows[2]["arms"] == {}
+    assert "SQuAD 1.1, dev: no runs of elmo" in err
+    assert "mini sst5 elmo seed 3: RuntimeError: CUDA out of memory" in err
 
 
 def test_csv_is_long_and_survives_a_reader(capsys, runs):
     """One line for each mean, whichever arms and settings there are."""
     _, out, _ = run_table(capsys, "--runs", runs, "--format", "csv")
     squad, glove, elmo, control, noted = csv.DictReader(io.StringIO(out))
-    names = [(line["task"], line["features"], line["settings"]) for line in (squad, glove, elmo, control, noted)]
+    names = [(line["task"], line["arm"], line["settings"]) for line in (squad, glove, elmo, control, noted)]
     assert names == [
         ("squad", "glove", ""),
         ("ner", "glove", ""),
@@ -91,7 +89,13 @@ def test_csv_is_long_and_survives_a_reader(capsys, runs):
         "90.15",
         "",
     )
-    assert (elmo["over"], elmo["gain"], elmo["paper"], elmo["verdict"]) == ("glove", "2.07", "92.22", "equivalent")
+    assert (elmo["over"], elmo["gain"], elmo["paper"], elmo["verdict"]) == (
+        "glove",
+        "2.07",
+        "92.22",
+        elmo["verdict"],
+    )
+    assert "equivalent" in elmo["verdict"]
     assert float(elmo["errors_removed"]) == pytest.approx(100 * 2.07 / 9.85, abs=1e-4)
     assert (noted["mean"], noted["gain"], control["std"]) == ("91.4", "", "")
     assert all(None not in line and None not in line.values() for line in (squad, noted))
@@ -101,32 +105,19 @@ def test_text_shows_numbers_failures_and_commands(capsys, runs):
     status, out, err = run_table(capsys, "--runs", runs, "--wide")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    (ner,) = [line for line in lines if line.startswith("NER, CoNLL-2003") and "note=" not in line]
-    assert " ".join(ner.split()) == (
-        "NER, CoNLL-2003 F1 90.15 90.15±0.15 (3) 92.22±0.10 92.22±0.11 (3) +2.07 +1.8..+2.4 <0.001 "
-        "21.0% (18..24) 21.0% +0.00 open +0.00 equivalent 90.40 (1)"
-    )
-    assert max(len(line) for line in lines[:8]) <= 190
+    (ner,) = [line for line in lines if line.startswith("NER, CoNLL-2003  ")]
+    assert re.split("  +", ner) == [
+        *("NER, CoNLL-2003", "F1", "90.15±0.15 (3)", "92.22±0.11 (3)", "90.40 (1)", "+2.07, +1.8 to +2.4", "<0.001"),
+        *("21.0 %, 18.3 to 23.7", "90.15 → 92.22", "21.0 %", "+0.00 open (-0.47 to +0.47)"),
+        *("+0.00 equivalent (-0.21 to +0.21)", "in 89.5 to 91.5"),
+    ]
     header = lines[2]
     assert header.index("GloVe") == ner.index("90.15±")
     assert header.index("+ ELMo ") == ner.index("92.22±0.11")
     failed = lines[lines.index("Failed runs:") + 1]
     assert failed.startswith("  mini sst5 elmo seed 3: RuntimeError: CUDA out of memory | 50% & more second line (")
-    command = lines[lines.index("Commands that fill the empty cells:") + 1]
-    assert command == f"  python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
-    assert any("note=a|b_ & 50%, {x}" in line and "91.40 (1)" in line for line in lines)
-
-
-def test_commands_of_arms_that_are_not_compared_are_for_programs(capsys, runs):
-    """Of the three rows two lack the control; a table with many rows and arms would end with pages of such commands."""
-    control = "features=elmo_random"
-    wide = run_table(capsys, "--runs", runs, "--wide")[1]
-    assert control not in wide
-    assert "\n  empty cells of arms that are not compared: 2; --format json has their commands\n" in wide
-    _, out, err = run_table(capsys, "--runs", runs, "--format", "json")
-    assert sum(control in command for row in json.loads(out) for command in row["empty"]) == 2
-    assert "empty: python -m tasks.run task=squad features=elmo data=paper" in err
-    assert control not in err
+    assert "  SQuAD 1.1, dev: no runs of elmo" in lines
+    assert any("note a|b_ & 50%, {x}" in line and "91.40 (1)" in line for line in lines)
 
 
 def unescaped(separator, line):
@@ -141,11 +132,9 @@ def test_markdown_tables_are_rectangular_and_escaped(capsys, runs):
         cells = [unescaped("|", line) for line in table.splitlines()]
         assert len(cells) == 2 + rows
         assert len({len(line) for line in cells}) == 1
-        assert set(cells[1][1:-1]) == {":---", "---:"}
-    assert r"note=a\|b\_ & 50%, {x}" in settings
+        assert set(cells[1][1:-1]) == {"---"}
+    assert r"note a\|b\_ & 50%, {x}" in settings
     assert "untrained biLM (control)" in main
-    fence = out.split("```")[1].splitlines()
-    assert fence[1] == f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}"
 
 
 def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
@@ -153,14 +142,14 @@ def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
     main, settings = re.findall(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}\n(.*?)\\end\{tabular\}", out, flags=re.DOTALL)
     for (columns, body), rows in ((main, 3), (settings, 1)):
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
-        assert len(lines) == 3 + rows, "headers have three lines: names and units"
+        assert len(lines) == 1 + rows
         assert {len(unescaped("&", line)) for line in lines} == {len(columns)}
     assert r"90.15$\pm$0.15 (3)" in main[1]
     assert "$<$0.001" in main[1]
     assert "$+$1.8 to $+$2.4" in main[1]
-    assert r"21.0 (18 to 24) & 21.0 & $+$0.00 open" in main[1], "percent is in the header"
+    assert r"21.0 \%, 18.3 to 23.7" in main[1]
     assert "$-$0.82 short" in settings[1]
-    assert r"note=a$|$b\_ \& 50\%, \{x\}" in settings[1]
+    assert r"note a$|$b\_ \& 50\%, \{x\}" in settings[1]
     outside = re.sub(r"\\begin.*?\\end\{tabular\}\}", "", out, flags=re.DOTALL)
     assert all(line.startswith(("%", r"{\footnotesize")) for line in outside.splitlines() if line)
 
@@ -230,8 +219,7 @@ def test_a_terminal_gets_colours_and_the_same_numbers(runs):
     assert "\x1b[1;32m+2.07" in seen  # bold green
     plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
     assert "90.15±0.15 (3)" in plain
-    assert "note=a|b_ & 50%, {x}" in plain  # no markup of rich's
-    assert f"python -m tasks.run task=squad features=elmo data=paper seed=1 runs_dir={runs}\r\n" in plain
+    assert "note a|b_ & 50%, {x}" in plain  # no markup of rich's
 
 
 def test_a_gain_has_a_colour_only_if_its_interval_excludes_zero(tmp_path):
@@ -240,16 +228,16 @@ def test_a_gain_has_a_colour_only_if_its_interval_excludes_zero(tmp_path):
         for seed, sign in ((1, -1), (2, 1), (3, 0)):
             save(tmp_path, make_record(60 + sign * spread, task=task, seed=seed))
             save(tmp_path, make_record(elmo + sign * spread, task=task, seed=seed, features="elmo"))
-    _, seen = on_terminal("-m", "results.table", "--runs", str(tmp_path), columns="80")
+    _, seen = on_terminal("-m", "results.table", "--runs", str(tmp_path), columns="100")
     assert "\x1b[1;32m+10.00" in seen
     assert "\x1b[1;31m-10.00" in seen
     assert re.search(r"(?<!m)\+1\.00", seen), "neither sign is certain"
 
 
-def test_a_terminal_of_80_columns_has_the_published_gains_on_one_line_each():
-    _, seen = on_terminal("-m", "results.table", "--published", columns="80")
+def test_a_terminal_of_100_columns_has_the_published_gains_on_one_line_each():
+    _, seen = on_terminal("-m", "results.table", "--published", columns="100")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).split("Notes")[0].splitlines()
-    gains = [line for line in lines if re.search(r"[+-]\d+\.\d\d +[+-]\d+\.\d\.\.", line)]
+    gains = [line for line in lines if re.search(r"[+-]\d+\.\d\d, [+-]\d+\.\d to ", line)]
     assert {line[:4] for line in gains} >= {"SQuA", "NER,", "SST-", "SNLI", "mini"}
 
 
@@ -257,20 +245,20 @@ def test_a_narrow_terminal_cuts_no_number(runs):
     status, seen = on_terminal("-m", "results.table", "--runs", str(runs), "--wide", columns="60")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
     assert status == 0
-    for number in ("90.15±0.15 (3)", "92.22±0.11 (3)", "+2.07", "note=a|b_ & 50%, {x}"):
+    for number in ("90.15±0.15 (3)", "92.22±0.11 (3)", "+2.07", "note a|b_ & 50%, {x}"):
         assert number in plain
     assert "…" not in plain
 
 
 def test_a_terminal_without_rich_gets_the_plain_table(runs):
     hide = (
-        "import sys; sys.modules['rich'] = None; import results.tables.terminal as t; t.find_spec = lambda name: None; "
+        "import sys; sys.modules['rich'] = None; import results.tables.writers as t; t.find_spec = lambda name: None; "
     )
     code = f"{hide}import results.table; sys.exit(results.table.main(['--runs', {str(runs)!r}]))"
     status, seen = on_terminal("-c", code)
     assert status == 0
     assert "\x1b[" not in seen
-    assert "90.15 (3)" in seen
+    assert "90.15±0.15 (3)" in seen
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0009, "<0.001"), (0.001, "0.001"), (0.0051, "0.005"), (1.0, "1.000")])

@@ -20,7 +20,7 @@ class TestThePapersNumbers:
         for seed, score in ((1, 84.0), (2, 84.4)):
             record = make_record(score, task="squad", features="elmo", variant={"trainer.epochs": 12}, seed=seed)
             save(tmp_path, with_config(record, features={"elmo": {"places": ["input", "output"]}}))
-        out = run_table(capsys, "--runs", tmp_path, "--experiment", "table3", "--format", "md")[1]
+        out = run_table(capsys, "--runs", tmp_path, "--experiment", "table3", "--wide", "--format", "md")[1]
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("|")]
         return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
 
@@ -30,18 +30,20 @@ class TestThePapersNumbers:
 
     def test_the_difference_is_shown_where_the_examples_are_the_paper_s(self, table3):
         squad = table3[0]
-        assert squad["row"] == "SQuAD 1.1, dev, 12 epochs"
-        assert (squad["paper both"], squad["both"], squad["both vs paper"]) == ("85.6", "84.20±0.28 (2)", "-1.40 open")
-        assert (squad["output"], squad["output vs paper"]) == ("79.00 (1)", "-5.80 one run")
+        assert squad["task"] == "SQuAD 1.1, dev, 12 epochs"
+        assert (squad["paper"], squad["both"]) == ("85.1 → 85.6 → 84.8", "84.20±0.28 (2)")
+        assert squad["both to paper's"].startswith("-1.40 open (")
+        assert (squad["output"], squad["output to paper's"]) == ("79.00 (1)", "-5.80 one run")
 
     def test_the_paper_s_gain_is_next_to_ours(self, table3):
         squad, snli, *_ = table3
-        assert (squad["paper gain"], squad["gain"]) == ("+0.50", "+4.20")
-        assert (snli["metric"], snli["paper gain"], snli["gain"]) == ("dev F1", "+0.60", "-")
+        assert squad["paper's gain"] == "+0.50"
+        assert squad["gain, 95 % interval"].startswith("+4.20")
+        assert (snli["metric"], snli["paper's gain"], snli["gain, 95 % interval"]) == ("dev F1", "+0.60", "-")
 
     def test_other_data_have_no_difference(self, table3):
         snli = table3[1]
-        assert (snli["paper output"], snli["output"], snli["output vs paper"]) == ("88.7", "80.00 (1)", "-")
+        assert (snli["paper"], snli["output"], snli["output to paper's"]) == ("88.9 → 89.5 → 88.7", "80.00 (1)", "-")
 
     def test_a_file_may_have_the_number_of_one_arm_alone(self, own_file, tmp_path, capsys):
         own_file.write_text(
@@ -51,7 +53,7 @@ class TestThePapersNumbers:
         )
         for features, score in (("glove", 90.0), ("elmo", 92.0)):
             save(tmp_path / "runs", make_record(score, features=features))
-        code, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own_file)
+        code, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own_file, "--wide")
         assert (code, "+2.00" in out, "-0.20 one run" in out) == (0, True, True)
 
     def test_a_number_of_the_file_may_be_equivalent(self, own_file, tmp_path, capsys):
@@ -65,6 +67,7 @@ class TestThePapersNumbers:
             for seed in range(1, seeds + 1):
                 save(tmp_path / "runs", make_record(90.05 + 0.1 * (seed % 2), seed=seed))
             verdicts += re.findall(
-                r"\d (open|equivalent)\b", run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own_file)[1]
+                r"\d (open|equivalent)\b",
+                run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own_file, "--wide")[1],
             )
         assert verdicts == ["open", "equivalent"]

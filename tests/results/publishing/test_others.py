@@ -3,18 +3,17 @@
 import json
 
 from results.analysis.paper_scores import load_paper
-from results.tables.others_tables import ROOT, anchors_table, costs_table, load_others
+from results.publishing.tables_page import ROOT, anchors_sheet, costs_sheet, load_others
 
 
-def cells(table, name):
+def cells(sheet, name):
     """The cells of a line by column."""
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in str(table).splitlines()]
-    return next(dict(zip(lines[0], line, strict=True)) for line in lines if line[0] == name)
+    return next(dict(zip(sheet.headers, line, strict=True)) for line in sheet.lines if line[0] == name)
 
 
 def test_costs_of_our_models_are_those_of_their_cards_and_curves():
     """Tokens and minutes are those of the last line of the log; the size is the one that the paper's page names."""
-    found = cells(costs_table(load_others()), "biLM small")
+    found = cells(costs_sheet(load_others()), "biLM small")
     log = (ROOT / "elmo/pretrained/small/curve.csv").read_text().splitlines()
     last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
     assert found["read in all passes"] == f"{int(last['tokens']) / 1e9:.1f} G tokens"
@@ -28,5 +27,5 @@ def test_every_published_number_has_a_source():
     others = load_others()
     assert [own.name for own in (*others.system, *others.cost) if not own.source] == []
     assert {task for own in others.system for task in own.scores} <= set(load_paper().tasks)
-    shown = cells(anchors_table(others), "best before ELMo")
-    assert all(shown.values())  # the paper's column is complete
+    shown = cells(anchors_sheet(others), "best before ELMo")
+    assert "-" not in shown.values()  # the paper's column is complete

@@ -1,0 +1,556 @@
+"""Fills tables: puts records into the rows and arms of an experiment, averages those that differ in the seed alone.
+
+The table without an experiment is filled in the same way: its rows and arms are those of the records.
+"""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from results.analysis.names import arm_title, default_pair, old_recipe, settings_title, sort_key, task_title
+from results.analysis.paper_scores import PaperScore, load_paper
+from results.analysis.row_warnings import row_warnings, runs_in_words
+from results.analysis.rows import (
+    MINI,
+    Group,
+    Lender,
+    Row,
+    Table,
+    as_label,
+    column_order,
+    comparable_parts,
+    is_partial,
+    lenders_of,
+)
+from results.audit.scores import REMEDY, unlike_metrics
+from results.experiments.cell import NAMED, NOT_RECORDED, Cell, ExperimentRow
+from results.experiments.experiment import ArmPerplexity, Experiment, values_of
+from results.experiments.runs_of_cells import runs_of_cells
+from results.records.collect import Collection, Finding, FoundRecord
+from results.records.example_scores import Example, ExamplesUnreadable, read_examples
+from results.records.folds import ScoredRun, join_folds
+from results.records.identity import (
+    EXAMPLES_NAME,
+    FOLD,
+    Identity,
+    Parts,
+    differences,
+    fingerprint,
+    flattened,
+    looked_up,
+    same_value,
+    shown,
+)
+from results.records.record import RunRecord
+from results.records.settings import contents_of, settings_of
+from results.records.sweep_manifest import TypedPlaces, hydra_value
+
+PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
+_OF_FEATURES = "features."
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to show of all records.
+
+    Attributes:
+        data: Only these data sets; all if empty.
+        include_limited: Whether to show runs with a limit.
+        compared: The features whose difference is the gain; settings may follow, as in "FEATURES KEY=VALUE".
+        headline: The experiment whose two arms are the main ones, if they have settings; see `_rows_of_records`.
+    """
+
+    data: Sequence[str] = field(default_factory=list)
+    include_limited: bool = False
+    compared: tuple[str, str] = field(default_factory=default_pair)
+    headline: Experiment | None = None
+
+
+@dataclass(frozen=True)
+class _RowRuns:
+    """A row to fill: its data and task, its records by arm, and what Row says of its settings and its name."""
+
+    key: tuple[str, str]
+    spec: ExperimentRow
+    records: dict[str, list[FoundRecord]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    paper: PaperScore | None = None
+    wanted: Set[str] = frozenset()  # settings in which its arms differ on purpose
+
+
+def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | None = None) -> Table:
+    """The table of an experiment, with the command that fills its empty cells.
+
+    Args:
+        collection: The records to take runs from; other runs than the experiment's are left out.
+        experiment: The experiment, or what was chosen of it.
+        places: Where the user has configs, data and runs, for this command.
+    """
+    filled = list(zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True))
+    by_row: dict[tuple[object, ...], list[tuple[Cell, list[FoundRecord]]]] = defaultdict(list)
+    for cell, found in filled:
+        by_row[id(cell.row), *cell.extra_overrides].append((cell, found))  # two rows may show the same runs
+    shown_keys = {cell.identity.row for cell, _ in filled}
+    findings = [finding for finding in collection.findings if finding.row is None or finding.row in shown_keys]
+    rows, others, lenders = list[Row](), list[Row](), _Lenders(collection.found)
+    for cells in by_row.values():
+        cell = cells[0][0]
+        records: dict[str, list[FoundRecord]] = {}
+        for own, found in cells:
+            records.setdefault(own.arm, []).extend(found)
+        name = " ".join([cell.row.title or _default_title(cell), *cell.extra_overrides])
+        wanted = {key for own, _ in cells for key in own.identity.variant}
+        runs = _RowRuns(cell.identity.row, cell.row, records, name=name, paper=_known_scores(cell), wanted=wanted)
+        main, *unlike = _filled([runs], experiment, findings, lenders)
+        rows.append(main)
+        others += unlike
+    findings += _other_bilms(experiment, rows)
+    where = places.words(all(data == MINI for data, _ in shown_keys)) if places else []
+    findings += _missing(experiment, filled, where)
+    return Table(experiment, rows, others, list(dict.fromkeys(findings)), where)
+
+
+def fill_all(collection: Collection, selection: Selection) -> Table:
+    """The table of all records, its rows in the paper's order."""
+    findings = [own for own in collection.findings if not selection.data or not own.row or own.row[0] in selection.data]
+    by_key: dict[tuple[str, str], list[FoundRecord]] = defaultdict(list)
+    limited = trials = 0
+    for item in collection.found:
+        record = item.record
+        if selection.data and record.identity.data not in selection.data:
+            continue
+        if record.trial:
+            trials += 1
+        elif record.limit is not None and not selection.include_limited:
+            limited += 1
+            if record.status == "failed":  # failures are always reported
+                findings.append(Finding("failed", failure_text(item), wrong=True))
+        else:
+            by_key[record.identity.row].append(item)
+    if limited:
+        text = f"limited runs left out: {limited} (--include-limited shows them)"
+        findings.append(Finding("note", text, wrong=False))
+    if trials:
+        text = f"trials left out: {trials}; they have no test score (--experiment NAME shows those of an experiment)"
+        findings.append(Finding("note", text, wrong=False))
+    keys = sorted(by_key, key=_row_order)
+    runs = {key: _rows_of_records(key, by_key[key], selection, collection.found) for key in keys}
+    experiment = _experiment_of([own for rows in runs.values() for own in rows], selection)
+    rows, others, lenders = list[Row](), list[Row](), _Lenders(collection.found)
+    for key in keys:
+        found = _filled(runs[key], experiment, findings, lenders)
+        paired = [row for row in found if row.pair and all(map(row.group, row.compared)) and not row.groups[0].partial]
+        first = [row for row in found if not row.settings] or paired or found
+        rows += first
+        others += [row for row in found if row not in first]
+        for arm in selection.compared:
+            if lacking := [row.title for row in first if not (row.group(arm) or row.matched)]:
+                findings.append(Finding("empty", f"{'; '.join(lacking)}: no runs of {arm}", wrong=True, row=key))
+    arms = _headline_settings(selection.headline) if selection.headline else {}
+    main_arms = {key: value for own in arms.values() for key, value in own.items()}
+    return Table(experiment, rows, others, list(dict.fromkeys(findings)), main_arms=main_arms)
+
+
+def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
+    """Sort key: the paper's data and tasks in its order, then others by name, the mini data last."""
+    data, task = key
+    paper = load_paper()
+    return (data not in paper.comparable_data, data == MINI, data, *sort_key(task, paper.tasks))
+
+
+def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment:
+    """The experiment whose rows and arms are those of the records."""
+    found = {arm for own in runs for arm in own.records} | set(selection.compared)
+    arms = sorted(found, key=lambda arm: column_order(arm, selection.compared))
+    full_size = any(own.key[0] != MINI for own in runs)
+    return Experiment(
+        title="Test scores",
+        seeds=[],
+        arms={arm: [f"features={arm}"] for arm in arms},
+        rows=[own.spec for own in runs],
+        compare=selection.compared,
+        note=selection.headline.note if selection.headline and full_size else "",
+    )
+
+
+def _rows_of_records(
+    key: tuple[str, str], found: Sequence[FoundRecord], selection: Selection, all_found: Sequence[FoundRecord]
+) -> list[_RowRuns]:
+    """The rows of a task on a data set, one for each choice of settings, plain runs first.
+
+    Settings are changes to the headline's arms: its runs are the plain ones, and runs with the suite's defaults have
+    other settings. Arms that the headline lacks, such as controls, should have what its second arm has. Without a pair
+    of the headline's arms, settings are changes to the suite's defaults, and the rows' titles say what these are.
+    """
+    data, task = key
+    headline = selection.headline if data != MINI else None
+    file_rows = [row.overrides for row in headline.rows] if headline else []
+    typed = next((own for own in file_rows if {f"task={task}", f"data={data}"} <= set(own)), [])
+    wanted = _headline_settings(headline, typed) if headline else {}
+    defaults = {own for item in all_found for own in _defaults(item.record, wanted) if _of_features(own[0])}
+    placed = [(item, *_placed(item.record, selection.compared, wanted, defaults)) for item in found]
+    complete = [
+        {
+            as_label(settings)
+            for item, own, settings in placed
+            if own == arm
+            and item.record.status == "finished"
+            and not is_partial(item.record)
+            and not _unlike(item.record, values)
+        }
+        for arm, values in wanted.items()
+    ]
+    named = {name: values[0] for name, values in map(values_of, typed) if name not in NAMED}
+    if headline and complete and not set.intersection(*complete):
+        placed = [(item, *_placed(item.record, selection.compared, {}, set())) for item in found]
+        instead = dict(sorted({own for item in found for own in _defaults(item.record, wanted)}))
+        named = {
+            name: instead[name] for own in _headline_settings(headline).values() for name in own if name in instead
+        }
+    rows: dict[str, _RowRuns] = {}
+    asked = {name for arm in selection.compared for name in arm_settings(arm)[1]}
+    for item, arm, settings in sorted(placed, key=lambda own: as_label(own[2])):
+        spec = ExperimentRow([f"task={task}", f"data={data}", *(f"{name}={value}" for name, value in settings.items())])
+        paper = None if any(name in settings for name in PARTIAL) else load_paper().compared(data, task)
+        new = _RowRuns(key, spec, {}, settings, named, paper=paper, wanted=asked)
+        rows.setdefault(as_label(settings), new).records.setdefault(arm, []).append(item)
+    return list(rows.values())
+
+
+def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """Compared arm -> what its runs set in a row with these overrides and record, without task, data and features."""
+    typed = {arm: dict(map(values_of, [*row, *headline.arms[arm]])) for arm in headline.compare}
+    left_out = (*NAMED, *NOT_RECORDED)
+    found = {arm: {key: values[0] for key, values in own.items() if key not in left_out} for arm, own in typed.items()}
+    return found if any(found.values()) else {}
+
+
+def _of_features(key: str) -> bool:
+    return key.startswith(_OF_FEATURES)
+
+
+def _defaults(record: RunRecord, wanted: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
+    """The suite's defaults for those settings that are wanted of the run's arm, if the run has them."""
+    keys = [key for key in wanted.get(record.identity.features, {}) if key not in record.identity.variant]
+    return [(key, shown(value)) for key in keys if (value := looked_up(record.config, key)) is not ...]
+
+
+def arm_settings(name: str) -> tuple[str, dict[str, str]]:
+    """The features and the settings of an arm to compare, "FEATURES KEY=VALUE ..."."""
+    features, *settings = name.split() or [""]
+    return features, {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+
+
+def _placed(
+    record: RunRecord,
+    compared: Sequence[str],
+    wanted: Mapping[str, Mapping[str, str]],
+    defaults: Set[tuple[str, str]],
+) -> tuple[str, dict[str, str]]:
+    """The arm and the settings of a run: without those that are wanted of its arm, and with what it has instead.
+
+    A setting of its features is only named if it is a default. Any other value belongs to these features, as their own
+    vectors do.
+    """
+    features, settings = record.identity.features, record.identity.typed_variant
+    for name in sorted(compared, key=len, reverse=True):  # the one with more settings first
+        of_arm, asked = arm_settings(name)
+        if asked and features == of_arm and asked.items() <= settings.items():
+            return name, {key: value for key, value in settings.items() if key not in asked}
+    values = wanted.get(features) or (list(wanted.values())[1] if wanted else {})
+    unlike = _unlike(record, values)
+    kept = {key: value for key, value in settings.items() if key in unlike or key not in values}
+    named = {key: own for key, own in unlike.items() if own and (not _of_features(key) or (key, own) in defaults)}
+    return features, dict(sorted({**kept, **named}.items()))
+
+
+def _unlike(record: RunRecord, wanted: Mapping[str, str]) -> dict[str, str]:
+    """The wanted settings that the run does not have, with the values that it has, if any."""
+    found = {key: looked_up(record.config, key) for key in wanted}
+    return {
+        key: "" if value is ... else shown(value)
+        for key, value in found.items()
+        if not same_value(key, wanted[key], value)
+    }
+
+
+def _filled(
+    runs: Sequence[_RowRuns], experiment: Experiment, findings: list[Finding], lenders: "_Lenders"
+) -> list[Row]:
+    """The rows of one task on a data set, with those of runs that cannot be averaged behind them; adds findings."""
+    rows: list[tuple[_RowRuns, Row]] = []
+    for own in runs:
+        groups: list[Group] = []
+        for arm, items in own.records.items():
+            title = experiment.titles.get(arm) or arm_title(arm, next((item.record for item in items), None))
+            where = f"{own.name or task_title(*own.key, items[0].record if items else None)}, {title}"
+            groups += _groups(where, arm, own, items, findings)
+            failed = [item for item in items if item.record.status == "failed"]
+            findings += [Finding("failed", failure_text(item), wrong=True, row=own.key) for item in failed]
+        arms = list(experiment.arms)
+        groups.sort(key=lambda group: arms.index(group.features))
+        compared = (experiment.compare[0], experiment.compare[1]) if experiment.compare else ("", "")
+        metric = own.spec.metric or (groups[0].metric if groups else "")
+        paper = _own_scores(own, metric) if own.spec.paper else own.paper
+        for label in dict.fromkeys([as_label(own.settings), *(group.label for group in groups)]):
+            of_label = [group for group in groups if group.label == label]
+            settings = of_label[0].settings if of_label else own.settings
+            single = any(len(group.runs) == 1 for group in of_label)
+            of_task = lenders.of(own.key, own.spec) if single else ()
+            row = Row(*own.key, of_label, settings, own.named, own.spec, own.name, paper, compared, lenders=of_task)
+            rows.append((own, row))
+    if not experiment.name:  # that of all records has an empty row only if all runs failed
+        rows = [(own, row) for own, row in rows if row.groups] or rows[:1]
+    found = []
+    for own, row in rows:
+        row = replace(row, others=[group for _, other in rows if other is not row for group in other.groups])
+        warnings = row_warnings(row, own.wanted, experiment.titles)
+        findings += [Finding("note", text, wrong, row=own.key) for text, wrong in warnings]
+        found.append(row)
+    return found
+
+
+def _groups(where: str, arm: str, row: _RowRuns, items: Sequence[FoundRecord], findings: list[Finding]) -> list[Group]:
+    """The numbers of one cell: one, or several with different settings if its runs cannot be averaged."""
+    spec, groups = row.spec, list[Group]()
+    runs = scored_runs(items, findings)
+    whole, some = (
+        of_newest_recipe([run for run in runs if run.incomplete is part], where, findings) for part in (False, True)
+    )
+    (found, keys) = groups_of(whole)
+    if keys:
+        text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
+        findings.append(Finding("note", text, wrong=True, row=row.key))
+    for group in [*found, *groups_of(some)[0]]:
+        kept = [(_shown(record, spec), run) for record, run in zip(group.records, group.examples, strict=True)]
+        scored = [(record, run) for record, run in kept if record is not None]
+        if lacking := len(kept) - len(scored):
+            text = f"{where}: {lacking} runs have no {spec.split} score by {spec.metric or 'the metric'}"
+            findings.append(Finding("note", text, wrong=True))
+        if scored:
+            unlike = {key: value for key, value in group.settings.items() if key in (*keys, FOLD, "fingerprint")}
+            examples = [run if spec.split == "test" else None for _, run in scored]  # examples are those of test
+            settings = {**row.settings, **unlike}
+            groups.append(Group(arm, settings, [record for record, _ in scored], examples, group.single))
+    return groups
+
+
+def _shown(record: RunRecord, spec: ExperimentRow) -> RunRecord | None:
+    """The record with the row's metric and split in place of its main score; None if it has no such score."""
+    metric, scores = spec.metric or record.metric, record.scores.get(spec.split, {})
+    shown_scores = {**record.scores, record.judged: scores}
+    return replace(record, metric=metric, scores=shown_scores) if metric in scores else None
+
+
+def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[ScoredRun]:
+    """The finished runs with their examples; those on the folds of a dataset are joined, one run for each seed."""
+    finished = [item for item in found if item.record.status == "finished"]
+    runs = [ScoredRun(item.record, _examples_of(item, findings), runs_dir=item.runs_dir) for item in finished]
+    joined, alone = join_folds(runs)
+    for run in alone:
+        identity, metric = run.record.identity, run.record.metric
+        text = (
+            f"{identity.title}: left out, because {metric} over several folds needs the counts of their examples, and "
+            f"{EXAMPLES_NAME} is missing or has none. Delete the folder of the run, and run it again"
+        )
+        findings.append(Finding("note", text, wrong=True, row=identity.row))
+    for run in joined:
+        if run.incomplete:
+            identity, settings = run.record.identity, settings_of(run.record)
+            others = [own for own in joined if own.incomplete and _of_folds(own) == _of_folds(run)]
+            keys = sorted({key for own in others for key in differences(settings, settings_of(own.record))})
+            text = (
+                f"{identity.title}: {len(run.single)} of {run.record.folds} folds, {run.record.metric} "
+                f"{run.record.score:.2f} over their examples alone; no part of a mean over whole sets of folds"
+            )
+            text += f". Other folds differ in {', '.join(keys)}" * bool(keys)
+            findings.append(Finding("note", text, wrong=bool(keys), row=identity.row))
+    return joined
+
+
+def _of_folds(run: ScoredRun) -> Identity:
+    """The name that all folds of the run have."""
+    return replace(run.single[0].identity, fold=None)
+
+
+def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
+    """The run's test examples, or None; reports scores that the examples contradict."""
+    record, path = item.record, item.path.with_name(EXAMPLES_NAME)
+    try:
+        examples = read_examples(path, record.fingerprint)
+    except ExamplesUnreadable as error:
+        findings.append(Finding("unreadable", str(error), wrong=True, row=record.identity.row))
+        return None
+    for text in unlike_metrics(record, examples or ()):
+        findings.append(Finding("note", f"{item.path}: {text}; {REMEDY}", wrong=True, row=record.identity.row))
+    return examples
+
+
+class _Lenders:
+    """The groups that single runs borrow their deviation from, with examples.
+
+    They are those of all runs of the task, not of a row's alone: a gain has one interval in every table.
+    """
+
+    def __init__(self, found: Sequence[FoundRecord]) -> None:
+        self._found = [item for item in found if item.record.status == "finished" and item.record.identity.fold is None]
+        self._known: dict[tuple[object, ...], list[Lender]] = {}
+
+    def of(self, key: tuple[str, str], spec: ExperimentRow) -> list[Lender]:
+        """Those of a task on a data set, by the metric and on the split of a row."""
+        wanted = (key, spec.metric, spec.split)
+        if wanted not in self._known:
+            cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
+            items = {item.record.fingerprint: item for item in self._found if item.record.identity.row == key}
+            for item in items.values():
+                identity = item.record.identity
+                if record := _shown(item.record, spec):
+                    cells[identity.features, fingerprint(identity.typed_variant)].append(ScoredRun(record, None))
+            groups = (group for cell in cells.values() for group in groups_of(of_newest_recipe(cell, "", []))[0])
+            self._known[wanted] = [
+                replace(
+                    own,
+                    group=replace(
+                        own.group, examples=[_examples_of(items[run.fingerprint], []) for run in own.group.records]
+                    ),
+                )
+                for own in lenders_of(groups)
+            ]
+        return self._known[wanted]
+
+
+def of_newest_recipe(runs: Sequence[ScoredRun], where: str, findings: list[Finding]) -> list[ScoredRun]:
+    """Those of a cell's runs that have the newest recipe among them; reports the others: no mean mixes recipes."""
+    newest = max((run.record.recipe for run in runs), default=1)
+    for recipe in sorted({run.record.recipe for run in runs} - {newest}):
+        old = [run.record for run in runs if run.record.recipe == recipe]
+        text = f"{where}: recipe {recipe} is left out ({runs_in_words(old)}); the others have recipe {newest}"
+        findings.append(Finding("note", text, wrong=True, row=old[0].identity.row))
+    return [run for run in runs if run.record.recipe == newest]
+
+
+def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
+    """Runs of one name in groups that differ only in the seed, and the settings in which the groups differ.
+
+    The groups are labelled by these. A run of an earlier version, which has no list of its inputs, counts as having
+    read what the others read.
+    """
+    runs = sorted(runs, key=lambda run: run.record.identity.seed)
+    known = {name: found for run in reversed(runs) for name, found in contents_of(run.record).items()}
+    equal: dict[str, tuple[Parts, list[ScoredRun]]] = {}
+    for run in runs:
+        own = {**comparable_parts(run.record), "inputs": {**known, **contents_of(run.record)}}
+        equal.setdefault(fingerprint(own), (own, []))[1].append(run)
+    parts = [own for own, _ in equal.values()]
+    differing = sorted({key for other in parts for key in differences(parts[0], other)})
+    groups = []
+    for leaves, (_, group) in zip(map(flattened, parts), equal.values(), strict=True):
+        unlike = {name: shown(leaves[name]) if name in leaves else "absent" for name in differing}
+        first, single = group[0].record, [record for run in group for record in run.single]
+        records, examples = [run.record for run in group], [run.examples for run in group]
+        groups.append(
+            Group(first.identity.features, {**first.identity.typed_variant, **unlike}, records, examples, single)
+        )
+    if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
+        groups = [
+            replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
+        ]
+    return groups, differing
+
+
+def failure_text(item: FoundRecord) -> str:
+    """The run that failed, why, and its record."""
+    error = item.record.error
+    assert error is not None  # a failed run has one
+    return f"{item.record.identity.title}: {error.type}: {' '.join(error.message.split())} ({item.path})"
+
+
+def _default_title(cell: Cell) -> str:
+    """The name of the task on the data, and what else the row sets."""
+    values = {key.lstrip("+"): value for key, _, value in (override.partition("=") for override in cell.row.overrides)}
+    others = settings_title({key: value for key, value in values.items() if key not in ("task", "data", "trial")})
+    return ", ".join(filter(None, [task_title(cell.identity.data, cell.identity.task), others]))
+
+
+def _known_scores(cell: Cell) -> PaperScore | None:
+    """The numbers of paper/scores.toml, if they apply to the cell's row."""
+    if cell.row.metric or cell.row.split != "test" or any(key in cell.settings for key in PARTIAL):
+        return None
+    return load_paper().compared(cell.identity.data, cell.identity.task)
+
+
+def _own_scores(runs: _RowRuns, metric: str) -> PaperScore:
+    """The numbers in the experiment's file, with the margin of their metric."""
+    (data, task), spec, paper = runs.key, runs.spec, load_paper()
+    margin = next((score.margin for score in paper.score if score.metric == metric), 0.0)
+    compared = data in paper.comparable_data
+    return PaperScore(task, metric, spec.split, spec.paper, spec.source, compared, margin, spec.paper_std)
+
+
+def is_measured(perplexity: ArmPerplexity, group: Group) -> bool:
+    """Whether the runs have the biLM that the perplexity was measured of."""
+    return all(_weights_of(record) == perplexity.weights for record in group.runs)
+
+
+def _weights_of(record: RunRecord) -> object:
+    """The sha256 of the run's biLM; None without one."""
+    return (record.weights or {}).get("sha256")
+
+
+def _other_bilms(experiment: Experiment, rows: Sequence[Row]) -> list[Finding]:
+    """Notes on arms whose biLM is not the one whose perplexity the experiment's file states, or that has none there."""
+    found = []
+    for arm in experiment.arms if experiment.perplexities else ():
+        own = experiment.perplexities.get(arm)
+        groups = [group for row in rows if (group := row.group(arm))]
+        here = sorted({str(weights) for group in groups for record in group.runs if (weights := _weights_of(record))})
+        if own is None and here:
+            text = f"{arm}: no perplexity of its biLM {', '.join(here)}; to draw it, add [perplexities.{arm}]"
+            found.append(Finding("note", text, wrong=False))
+        elif own and not all(is_measured(own, group) for group in groups):
+            text = (
+                f"{arm}: {own.card} states the perplexity of the biLM {own.weights}, found runs with "
+                f"{', '.join(here)}; to draw them, state their biLM's own perplexity in a copy of the experiment's file"
+            )
+            found.append(Finding("note", text, wrong=True))
+    return found
+
+
+def _missing(
+    experiment: Experiment, filled: Sequence[tuple[Cell, Sequence[FoundRecord]]], where: Sequence[str]
+) -> list[Finding]:
+    """How many cells are empty or lack seeds, and the command that fills them; none if there are none."""
+    cells: dict[tuple[object, ...], list[tuple[Cell, Sequence[FoundRecord]]]] = defaultdict(list)
+    for cell, found in filled:
+        if not cell.row.published_only:
+            cells[id(cell.row), cell.arm, *cell.extra_overrides].append((cell, found))
+    runs = {key: [_newest_recipes(found) for _, found in own] for key, own in cells.items()}
+    empty = [key for key, own in cells.items() if not any(_finished(found) for _, found in own)]
+    lacking = sum(max([1, *chain(*own)]) not in recipes for own in runs.values() for recipes in own)
+    if not lacking:
+        return []
+    failed = any(item.record.status == "failed" for own in cells.values() for _, found in own for item in found)
+    command = typed_sweep(experiment, [*experiment.given, *where, *["retry=failed"] * failed])
+    parts = [f"{len(empty)} of {len(cells)} cells are empty"] * bool(empty)
+    parts += [f"{lacking} of {sum(map(len, cells.values()))} runs are missing"]
+    wrong = any(key[1] in experiment.compare for key in empty)
+    return [Finding("empty" if empty else "seeds", f"{', '.join(parts)}; to fill them: {command}", wrong)]
+
+
+def _newest_recipes(found: Sequence[FoundRecord]) -> list[int]:
+    """The recipes of finished runs, without older ones, which a mean leaves out."""
+    return [item.record.recipe for item in found if _finished([item]) and not old_recipe(item.record)]
+
+
+def _finished(found: Iterable[FoundRecord]) -> bool:
+    return any(item.record.status == "finished" for item in found)
+
+
+def typed_sweep(experiment: Experiment, words: Sequence[str]) -> str:
+    """The command that runs an experiment, or cells without one, with further words."""
+    first = [f"experiment={hydra_value(experiment.name)}"] if experiment.name else []
+    return f"python -m tasks.run -m {shlex.join([*first, *words])}"

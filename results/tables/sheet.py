@@ -1,0 +1,401 @@
+"""Tables as cells of text: the columns of a table, the one style of its numbers, and the lines that explain them."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from results.analysis.interval import FEW_SEEDS, Interval, corrected_signs
+from results.analysis.names import arm_title, controls_legend, default_pair, task_title
+from results.analysis.panels import arms_note
+from results.analysis.paper_scores import distance, load_paper
+from results.analysis.rows import LIMITED, OLD, WARNED, Group, Row, Table, arm_titles
+from results.analysis.verdict import verdict, verdict_legend
+from results.experiments.experiment import ArmCost, Experiment
+from results.experiments.experiment_file import load_experiment
+from results.records.printing import printable
+
+EMPTY = "-"
+MARK = "†"  # fewer than FEW_SEEDS seeds
+UNCLEAR = "¶"  # an interval that excludes zero, where Holm's correction does not
+FEW_SEEDS_NOTE = f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"
+GAIN = "gain, 95 % interval"
+LONGEST_TITLE = 25  # characters
+VERDICT = " to paper's"  # the end of the headers of verdicts
+SCORES = "scores in percent, mean±std (number of seeds)"
+ERRORS_REMOVED = "errors removed: the gain as a share of the baseline's errors (100 minus its score)"
+MARKS = {
+    MARK: f"fewer than {FEW_SEEDS} seeds",
+    OLD: "an older recipe of the task",
+    LIMITED: "more epochs may raise it",
+    WARNED: "has a warning",
+    UNCLEAR: "not after Holm's correction",
+}
+KINDS = {  # of findings: the heading above all of them, one of them, and several
+    "failed": ("Failed runs", "failed run", "failed runs"),
+    "empty": ("Empty cells", "line on empty cells", "lines on empty cells"),
+    "seeds": ("Missing seeds", "line on missing seeds", "lines on missing seeds"),
+    "unreadable": ("Not read", "file that cannot be read", "files that cannot be read"),
+    "note": ("Warnings", "warning", "warnings"),
+}
+Column = tuple[str, str, Sequence[str]]  # header, "l" or "r" for its alignment, cells
+Sections = Sequence[tuple[str, Sequence[str]]]  # text below a table: (title, lines)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as cells of text.
+
+    Attributes:
+        title: What it shows.
+        columns: Its columns, all of one length.
+        signs: For each line the sign of its gain, 0 if its interval includes 0; none where no gain is shown.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    signs: Sequence[int] = ()
+
+    @property
+    def headers(self) -> list[str]:
+        """The headers of the columns."""
+        return [header for header, _, _ in self.columns]
+
+    @property
+    def lines(self) -> list[tuple[str, ...]]:
+        """The cells of each line."""
+        return list(zip(*(cells for _, _, cells in self.columns), strict=True))
+
+
+def sheet_of(title: str, columns: Sequence[Column], always: int = 1, signs: Sequence[int] = ()) -> Sheet:
+    """The sheet without empty columns, of which the first ones stay; control characters are escaped."""
+    kept = [own for number, own in enumerate(columns) if number < always or any(cell != EMPTY for cell in own[2])]
+    safe = [(printable(header), align, list(map(printable, cells))) for header, align, cells in kept]
+    return Sheet(printable(title), safe, signs)
+
+
+def sheets_of(table: Table, wide: bool = False) -> list[Sheet]:
+    """The sheets of a table: the main one, and of all records, if `wide`, those under other settings."""
+    if table.experiment.by_arm:
+        return [arms_sheet(table)]
+    if table.experiment.name:
+        title = f"{table.experiment.title}: {SCORES}"
+        return [gains_sheet(table, [*table.rows, *table.others], title, table.arms, wide=wide)]
+    arms = table.arms if wide else table.compared
+    shown = {f"Test {SCORES}": table.rows, **({"Other settings": table.others} if wide and table.others else {})}
+    sheets = [gains_sheet(table, rows, title, arms, wide=wide) for title, rows in shown.items()]
+    return sheets if wide else list(map(_shortened, sheets))
+
+
+def gains_sheet(
+    table: Table, rows: Sequence[Row], title: str, arms: Sequence[str], *, wide: bool, dev: bool = False
+) -> Sheet:
+    """A line for each row: the scores of these arms, the gain, and the paper's scores.
+
+    Args:
+        table: What the rows are of.
+        rows: The rows to show.
+        title: The title of the sheet.
+        arms: The arms to show.
+        wide: Whether to show the metric, p, the errors removed, and the differences from the paper's scores.
+        dev: Whether to show the mean dev scores of the two arms.
+    """
+    titles = [row.title for row in rows]
+    columns: list[Column] = [("task", "l", titles)]
+    columns += [metric_column(rows)] if wide or len(set(titles)) < len(titles) else []
+    columns += [("dev", "l", [_dev(row) for row in rows])] if dev else []
+    columns += score_columns(table, rows, arms)
+    always = len(columns)
+    gain, *more = gain_columns(rows)
+    columns += [gain, *(more if wide else [])]
+    if not dev:
+        columns += _paper_columns(table, rows, arms, wide=wide)
+    return sheet_of(title, columns, always, [row.sign for row in rows])
+
+
+def _shortened(sheet: Sheet) -> Sheet:
+    """The sheet with titles as far as a table of 100 characters has room for them."""
+    (header, align, titles), *others = sheet.columns
+    short = [title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…" for title in titles]
+    return replace(sheet, columns=[(header, align, short), *others])
+
+
+def metric_column(rows: Sequence[Row]) -> Column:
+    """The metric of each row, with its split if that is not the test set."""
+    cells = [f"{row.spec.split} {row.metric_title() or EMPTY}".removeprefix("test ") for row in rows]
+    return "metric", "l", cells
+
+
+def score_columns(table: Table, rows: Sequence[Row], arms: Sequence[str]) -> list[Column]:
+    """The scores of these arms; of the first that is compared, the baseline that the gain is over."""
+    titles = {**arm_titles(arms, [group for row in rows for group in row.groups]), **table.experiment.titles}
+    return [(titles[arm], "l", [shown_score(shown_group(row, arm)) for row in rows]) for arm in arms]
+
+
+def shown_group(row: Row, arm: str) -> Group | None:
+    """The group of an arm; of the first that is compared, the baseline that the gain is over."""
+    return row.pair[0] if row.pair and arm == row.compared[0] else row.group(arm)
+
+
+def gain_columns(rows: Sequence[Row], header: str = GAIN) -> list[Column]:
+    """The gain, its p, and the share of errors that it removes."""
+    return [
+        (header, "l", list(map(shown_gain, rows))),
+        ("p", "l", [shown_p(row.interval) for row in rows]),
+        ("errors removed, 95 % interval", "l", list(map(shown_cut, rows))),
+    ]
+
+
+def _paper_columns(table: Table, rows: Sequence[Row], arms: Sequence[str], *, wide: bool) -> list[Column]:
+    """The paper's scores of these arms, and if wide, how ours compare; none where other arms are compared than its."""
+    if not (table.experiment.name or table.with_paper):
+        return []
+    printed = [arm for arm in arms if any(arm in row.printed for row in rows)]
+    columns: list[Column] = [("paper", "l", [_paper(row, printed) for row in rows])]
+    if not wide:
+        return columns
+    first, second = table.compared
+    gains = [
+        f"{row.printed[second] - row.printed[first]:+.2f}" if {first, second} <= row.printed.keys() else EMPTY
+        for row in rows
+    ]
+    cuts = [row.paper.error_cut(row.compared) if row.paper and row.paper.compared else None for row in rows]
+    if len(printed) > 2:
+        columns.append(("paper's gain", "l", gains))
+    columns.append(("it removed", "l", [EMPTY if cut is None else f"{cut:.1f} %" for cut in cuts]))
+    for title, arm in zip([own for own, _, _ in score_columns(table, rows, printed)], printed, strict=True):
+        columns.append((title + VERDICT, "l", [str(verdict(row.group(arm), row.paper) or EMPTY) for row in rows]))
+    if table.with_paper:
+        columns.append(("baseline to the band", "l", list(map(_to_band, rows))))
+    return columns
+
+
+def _paper(row: Row, arms: Sequence[str]) -> str:
+    scores = [str(row.printed.get(arm, EMPTY)) for arm in arms]
+    return " → ".join(scores) if any(arm in row.printed for arm in arms) else EMPTY
+
+
+def _to_band(row: Row) -> str:
+    """The baseline's distance to the band that others reached with larger vectors."""
+    band, baseline = load_paper().expected(row.data, row.task), row.group(row.compared[0])
+    if band is None or baseline is None or baseline.partial:
+        return EMPTY
+    low, high = band.scores[row.compared[0]]
+    away = distance(baseline.mean, (low, high))
+    return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
+
+
+def _dev(row: Row) -> str:
+    groups = [group for arm in row.compared if (group := shown_group(row, arm))]
+    means = [statistics.fmean(own) for group in groups if (own := group.scores_by("dev", group.metric))]
+    return " → ".join(f"{mean:.2f}" for mean in means) or EMPTY
+
+
+def arms_sheet(table: Table) -> Sheet:
+    """A line for each arm: its costs, and its score in every row with the interval of the difference to the first."""
+    experiment, arms = table.experiment, table.arms
+    columns: list[Column] = [("features", "l", [table.titles[arm] for arm in arms])]
+    costs = [experiment.costs.get(arm) for arm in arms]
+    perplexities = [experiment.perplexities.get(arm) for arm in arms]
+    columns += [
+        ("frozen parameters", "r", [shown_parameters(own) if own else EMPTY for own in costs]),
+        ("ms per 1,000 tokens", "r", [shown_milliseconds(own) if own else EMPTY for own in costs]),
+        ("held-out perplexity", "r", [f"{own.mean:.2f}" if own else EMPTY for own in perplexities]),
+        ("words that are <UNK>", "r", [f"{own.unknown:.2f} %" if own else EMPTY for own in perplexities]),
+    ]
+    for row in table.rows:
+        intervals = {arm: table.against_base(row, arm).interval for arm in arms}
+        signs, cells = corrected_signs(intervals), []
+        for arm, interval in intervals.items():
+            group = row.group(arm)
+            parts = [f"{shown_score(group)}{MARK * group.few_seeds}"] if group else []
+            if interval:
+                parts.append(f"[{shown_interval(interval)}]{UNCLEAR * (interval.sign != signs[arm])}")
+            parts += [f"published {row.printed[arm]}"] if arm in row.printed else []
+            cells.append(" ".join(parts) or EMPTY)
+        columns.append((row.title, "l", cells))
+    return sheet_of(f"{experiment.title}: {SCORES}", columns)
+
+
+def shown_parameters(cost: ArmCost) -> str:
+    """Frozen parameters in millions."""
+    return f"{cost.parameters / 1e6:.1f} M"
+
+
+def shown_milliseconds(cost: ArmCost) -> str:
+    """Milliseconds for 1,000 tokens."""
+    return f"{cost.milliseconds:,.{0 if cost.milliseconds >= 10 else 1}f}"
+
+
+def shown_score(group: Group | None, scores: Sequence[float] | None = None) -> str:
+    """Mean, standard deviation and number of the group's scores, by default the main ones, with its marks."""
+    scores = group.scores if group and scores is None else scores
+    if not group or not scores:
+        return EMPTY
+    std = f"±{statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{statistics.fmean(scores):.2f}{std} ({len(scores)}){group.marks}"
+
+
+def shown_gain(row: Row) -> str:
+    """The gain with its interval."""
+    return EMPTY if row.gain is None else ", ".join(filter(None, [f"{row.gain:+.2f}", shown_interval(row.interval)]))
+
+
+def shown_cut(row: Row) -> str:
+    """The share of errors that the gain removes, with its interval."""
+    between = shown_interval(row.cut_interval, sign="-")
+    return EMPTY if row.error_cut is None else ", ".join(filter(None, [f"{row.error_cut:.1f} %", between]))
+
+
+def shown_interval(interval: Interval | None, sign: str = "+") -> str:
+    """Both ends, with a mark where an arm has few seeds; empty if there is no interval."""
+    if interval is None:
+        return ""
+    low, high = (format(end, f"{sign}.1f") for end in interval.ends)
+    return f"{low} to {high}{MARK * interval.few_seeds}"
+
+
+def shown_p(interval: Interval | None) -> str:
+    """The p-value with three digits."""
+    if interval is None:
+        return EMPTY
+    return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"
+
+
+def sections_of(table: Table) -> list[tuple[str, list[str]]]:
+    """All that is to be said below a table: findings by kind, and explanations."""
+    sections = [
+        (title, [" ".join(finding.text.split()) for finding in table.findings if finding.kind == kind])
+        for kind, (title, _, _) in KINDS.items()
+    ]
+    sections.append(("Notes", explanations(table)))
+    return [(title, list(map(printable, lines))) for title, lines in sections if lines]
+
+
+def note_line(table: Table, sheets: Sequence[Sheet]) -> str:
+    """The findings and explanations of a table in one line: how many there are of each kind, and the marks."""
+    shown = "".join(cell for sheet in sheets for line in sheet.lines for cell in line)
+    marks = [f"{mark} {text}" for mark, text in MARKS.items() if mark in shown]
+    numbers = Counter[str](finding.kind for finding in table.findings)
+    counts = [
+        f"{numbers[kind]} {one if numbers[kind] == 1 else many}"
+        for kind, (_, one, many) in KINDS.items()
+        if numbers[kind]
+    ]
+    counts.append(f"{len(explanations(table))} explanations")
+    fill = [finding.text for finding in table.findings if finding.kind in ("empty", "seeds") and table.experiment.name]
+    return printable("; ".join([*marks, f"{', '.join(counts)}: --notes shows them", *fill]))
+
+
+def explanations(table: Table, rows: Sequence[Row] | None = None) -> list[str]:
+    """What explains the columns of a table, by default of all its rows."""
+    experiment = table.experiment
+    rows = [*table.rows, *table.others] if rows is None else rows
+    lines = [*arms_note(table.main_arms, rows), *experiment.notes]
+    lines += [_trials(experiment)] if experiment.trials else []
+    compared = [(row, table.against_base(row, arm)) for row in rows for arm in table.arms] if experiment.by_arm else []
+    times = Counter(row.title for row in rows)
+    pairs = compared or [(row, row) for row in rows]
+    metrics = dict(zip(map(id, rows), metric_column(rows)[2], strict=True))
+    names = [f"{row.title}, {metrics[id(row)]}" if times[row.title] > 1 else row.title for row, _ in pairs]
+    lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(names, pairs, strict=True)])
+    if experiment.by_arm:
+        lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.base]}")
+        lines.append(
+            f"{UNCLEAR} the interval excludes zero, but not after Holm's correction for all arms of the column"
+        )
+    lines += [ERRORS_REMOVED] * any(row.error_cut is not None for row in rows)
+    reasons = defaultdict(list)
+    for row in rows:
+        reasons[row.no_interval].append(row.title)
+    lines += [f"no interval ({', '.join(own)}): {reason}" for reason, own in reasons.items() if reason]
+    lines += _groups_legend(rows)
+    lines += controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
+    if any(verdict(group, row.paper) for row in rows for group in row.groups):
+        lines.append(f"to paper's: {verdict_legend()}")
+    papers = {row.title: row.paper for row in rows if row.paper}
+    sources = [f"{row.title}: {row.spec.source}" for row in rows if row.spec.paper and row.spec.source]
+    lines += [f"the paper's scores are from {'; '.join(sources)}"] * bool(sources)
+    of_dev = [title for title, own in papers.items() if own.split != "test" and own.compared]
+    lines += [f"{', '.join(of_dev)}: the paper's dev scores, on the examples that we test on"] * bool(of_dev)
+    anchors = {row.task_title: load_paper().anchor_text(row.data, row.task) for row in rows}
+    return lines + [f"{task}: {text}" for task, text in anchors.items() if text and not experiment.name]
+
+
+def _groups_legend(rows: Sequence[Row]) -> list[str]:
+    """Explains scores over folds, and the marks of runs with an older recipe or cut short by a limit."""
+    groups = [group for row in rows for group in row.groups]
+    folds = {row.title: group.records[0].folds for row in rows for group in row.groups if not group.lacks_folds}
+    by_count = defaultdict(list)
+    for title, count in folds.items():
+        by_count[count].append(title)
+    lines = [
+        f"{', '.join(titles)}: the score of a seed is over the test examples of all {count} folds together, and an "
+        "interval is over folds, each with its own test examples and trainings"
+        for count, titles in by_count.items()
+        if count
+    ]
+    old = sorted({group.old_recipe for group in groups} - {""})
+    lines += [f"{OLD} {', '.join(old)}: an older recipe of the task; no mean or gain mixes two recipes"] * bool(old)
+    limited = any(LIMITED in group.marks for group in groups)
+    text = "the best epoch of a run lies in the last tenth of its limit, so more epochs may raise the score"
+    return lines + [f"{LIMITED} {text}"] * limited
+
+
+def _trials(experiment: Experiment) -> str:
+    """How many settings were tried on dev before, by task and arm."""
+    tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
+    for cell in load_experiment(experiment.trials).cells:
+        tried[task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))
+    counts = {
+        name: ", ".join(f"{arm_title(arm)} {len(settings)}" for arm, settings in arms.items())
+        for name, arms in tried.items()
+    }
+    listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
+    first, second = map(arm_title, default_pair())
+    return (
+        f"settings tried on dev before (experiment={experiment.trials}): {listed}; other rows: none. Arms with frozen "
+        f"layers take the setting of {second}, others that of {first}"
+    )
+
+
+def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
+    """Explains intervals, given with the names of their rows."""
+    known = [(name, interval) for name, interval in found if interval]
+    one_seed = "each arm has one seed, no arm of the task has three, and other seeds may differ by more"
+    texts = {
+        "examples and seeds": "over paired test examples, and over the seeds of both arms",
+        "examples": f"over paired test examples; {one_seed}",
+        "seeds": "over seeds alone, because scores of single examples are not known",
+    }
+    names = {over: [name for name, interval in known if interval.over == over] for over in texts}
+    if names["examples"] and names["examples and seeds"]:  # one line for both
+        texts["examples and seeds"] += f", but over examples alone where {one_seed}"
+        names["examples and seeds"] = [name for name, interval in known if interval.over.startswith("examples")]
+        del names["examples"]
+    several = sum(map(bool, names.values())) > 1
+    lines = [
+        f"95 % intervals and p{_named(own) * several}: {texts[over]}. They do not cover another training of the biLM"
+        for over, own in names.items()
+        if own
+    ]
+    for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
+        of_unit = [(name, own) for name, own in known if own.unit == unit and own.over not in ("seeds", "folds")]
+        if together := [name for name, interval in of_unit if interval.clusters]:
+            lines.append(f"examples of one {unit} count together{_named(together)}")
+        if alone := [name for name, interval in of_unit if not interval.clusters]:
+            lines.append(
+                f"examples of one {unit} count as independent{_named(alone)}, because these records do not say which "
+                f"{unit} an example is of: the intervals may be too narrow"
+            )
+    if any(interval.few_seeds for _, interval in known):
+        lines.append(
+            f"{FEW_SEEDS_NOTE}: the deviation between seeds is hardly known (that of a single run is taken to be the "
+            f"largest of the task's arms with {FEW_SEEDS} or more; without these, the other arm's)"
+        )
+    return lines
+
+
+def _named(names: Iterable[str]) -> str:
+    """The names in brackets, each once."""
+    return f" ({'; '.join(dict.fromkeys(names))})"

@@ -1,0 +1,263 @@
+"""Writes tables: sheets as text, Markdown, LaTeX or on a terminal, and all numbers of a table as CSV or JSON."""
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from typing import TextIO
+
+from results.analysis.interval import Interval
+from results.analysis.rows import Row, Table
+from results.analysis.verdict import verdict
+from results.records.printing import without_markup, write
+from results.tables.sheet import EMPTY, GAIN, VERDICT, Sections, Sheet
+
+NAMES = ("task", "metric", "features", "by", "test examples")  # the columns that name a line
+
+
+def as_text(sheets: Sequence[Sheet], below: Sections = ()) -> str:
+    """Plain text."""
+    blocks = list(map(_text_sheet, sheets))
+    blocks += ["\n".join([f"{title}:", *(f"  {line}" for line in lines)]) for title, lines in below]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _text_sheet(sheet: Sheet) -> str:
+    headers = [header.replace(", 95 %", ",\n95 %").split("\n") for header in sheet.headers]
+    height = max(map(len, headers))
+    above = list(zip(*(header + [""] * (height - len(header)) for header in headers), strict=True))
+    widths = [max(map(len, column)) for column in zip(*above, *sheet.lines, strict=True)]
+
+    def laid_out(line: Sequence[str]) -> str:
+        cells = zip(line, widths, sheet.columns, strict=True)
+        return "  ".join(c.rjust(w) if align == "r" else c.ljust(w) for c, w, (_, align, _) in cells).rstrip()
+
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    return "\n".join([sheet.title, "", *map(laid_out, above), rule, *map(laid_out, sheet.lines)])
+
+
+def as_markdown(sheets: Sequence[Sheet], below: Sections = ()) -> str:
+    """Markdown."""
+    blocks = [f"{_escaped(sheet.title)}:\n\n{markdown_table(sheet, _escaped)}" for sheet in sheets]
+    blocks += ["\n".join([f"{title}:", "", *(f"- {_escaped(line)}" for line in lines)]) for title, lines in below]
+    return "\n\n".join(blocks) + "\n"
+
+
+def markdown_table(sheet: Sheet, escape: Callable[[str], str] = without_markup) -> str:
+    """The sheet as a Markdown table without its title; by default its cells may have Markdown."""
+    rule = ["---:" if align == "r" else "---" for _, align, _ in sheet.columns]
+    return "\n".join(f"| {' | '.join(map(escape, line))} |" for line in [sheet.headers, rule, *sheet.lines])
+
+
+def _escaped(text: str) -> str:
+    """Escapes Markdown's special characters; an underscore inside a word is not special."""
+    return re.sub(r"[\\|`*<>\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
+
+
+def as_tex(sheets: Sequence[Sheet], below: Sections = ()) -> str:
+    """LaTeX with booktabs; text below tables becomes comments."""
+    blocks = ["% needs \\usepackage{booktabs}", *map(_tex_sheet, sheets)]
+    blocks += ["\n".join(f"% {line}" for line in [f"{title}:", *lines]) for title, lines in below]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _tex_sheet(sheet: Sheet) -> str:
+    """Small, with narrow gaps, so that the table fits a page."""
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join("--" if cell == EMPTY else _tex(cell) for cell in cells) + r" \\"
+
+    align = "".join(align for _, align, _ in sheet.columns)
+    narrow = rf"{{\footnotesize\setlength{{\tabcolsep}}{{3pt}}\begin{{tabular}}{{@{{}}{align}@{{}}}}"
+    top = [f"% {sheet.title}", narrow, r"\toprule", line(sheet.headers), r"\midrule"]
+    return "\n".join([*top, *map(line, sheet.lines), r"\bottomrule", r"\end{tabular}}"])
+
+
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+_TEX |= {"†": r"\textdagger{}", "‡": r"\textdaggerdbl{}", "°": r"\textdegree{}", "→": r"$\to$", "¶": r"\P{}"}
+_TEX |= {character: f"${character}$" for character in "<>|"}
+_TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+_SIGNS = re.compile(r"(?<![^\s(\[])[+-](?=\d)")  # of numbers: no hyphens
+
+
+def _tex(text: str) -> str:
+    parts = ["".join(_TEX.get(character, character) for character in part) for part in _SIGNS.split(text)]
+    signs = [f"${sign}$" for sign in _SIGNS.findall(text)]
+    return "".join(part + sign for part, sign in zip(parts, [*signs, ""], strict=True))
+
+
+# Formats for people, of tables and the text below them.
+LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
+    "text": as_text,
+    "md": as_markdown,
+    "markdown": as_markdown,
+    "tex": as_tex,
+}
+
+
+def lay_out(sheets: Sequence[Sheet], below: Sections, form: str) -> None:
+    """Prints tables for people; draws them on a terminal that can, as wide as it is."""
+    if form == "text" and can_draw(sys.stdout):
+        print_rich(sheets, below)
+    else:
+        write(LAYOUTS[form](sheets, below), sys.stdout)
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether rich is installed and the stream is a UTF-8 terminal."""
+    encoding = (stream.encoding or "").lower().replace("-", "")
+    return stream.isatty() and encoding == "utf8" and find_spec("rich") is not None
+
+
+def print_rich(sheets: Sequence[Sheet], below: Sections) -> None:
+    """Draws each sheet as a table if it fits, else as one block per line, so that no number is cut off."""
+    from rich import box
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    console = Console()
+    for sheet in sheets:
+        console.print(Text(f"{sheet.title}\n", style="bold"))
+        drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
+        for header, align, _ in sheet.columns:
+            drawn.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
+        signs = sheet.signs or [0] * len(sheet.lines)
+        rows = [
+            [(header, Text(cell, _style(header, cell, sign))) for header, cell in zip(sheet.headers, line, strict=True)]
+            for line, sign in zip(sheet.lines, signs, strict=True)
+        ]
+        for row in rows:
+            drawn.add_row(*(text for _, text in row))
+        if Measurement.get(console, console.options.update(max_width=10_000), drawn).maximum <= console.width:
+            console.print(drawn)
+            rows = []
+        for row in rows:
+            console.print()
+            name = "  ".join(text.plain for header, text in row if header in NAMES)
+            console.print(Text(name, style="bold underline"))
+            block = Drawn(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+            for header, text in row:
+                if header not in NAMES and text.plain != EMPTY:
+                    block.add_row(Text(header, style="dim"), text)
+            console.print(block)
+        console.print()
+    for title, lines in below:
+        console.print(Text(title, style="bold"))
+        for line in lines:  # not wrapped: a command must stay one line to be copied
+            console.print(Text(f"  {line}"), soft_wrap=True)
+        console.print()
+
+
+def _style(header: str, cell: str, sign: int) -> str:
+    """The colour of a cell: gains that their interval resolves by sign, verdicts by kind, others plain."""
+    if cell == EMPTY:
+        return "dim"
+    if header == GAIN:
+        return {1: "bold green", -1: "bold red"}.get(sign, "")
+    kind = cell.split()[1] if header.endswith(VERDICT) else ""
+    return {"short": "yellow", "equivalent": "green", "above": "green"}.get(kind, "")
+
+
+def as_json(table: Table) -> str:
+    """A list with one object per row, all numbers in percent."""
+    rows = [_json_row(row, table) for row in [*table.rows, *table.others]]
+    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """One line for each row and arm; the gain is in the line of the second of the two compared, by arm in all lines."""
+    lines = []
+    for row in [*table.rows, *table.others]:
+        for arm in table.arms if table.experiment.name else [group.features for group in row.groups]:
+            pair = table.against_base(row, arm) if table.experiment.by_arm else row
+            pair = pair if pair.pair and arm == pair.compared[1] else row.comparing("", "")
+            gain, cut = pair.interval, pair.cut_interval
+            scores = {key: value for key, value in _json_arm(row, arm, table).items() if key not in _NOT_IN_CSV}
+            lines.append(
+                {
+                    **_names(row),
+                    "settings": row.label,
+                    "arm": arm,
+                    **scores,
+                    "over": pair.pair[0].features if pair.pair else None,
+                    "gain": clean(pair.gain),
+                    "gain_low": clean(gain.low) if gain else None,
+                    "gain_high": clean(gain.high) if gain else None,
+                    "gain_p": gain.p if gain else None,
+                    "errors_removed": clean(pair.error_cut),
+                    "errors_removed_low": clean(cut.low) if cut else None,
+                    "errors_removed_high": clean(cut.high) if cut else None,
+                }
+            )
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    cells = [*map(list, lines[:1]), *(own.values() for own in lines)]
+    writer.writerows([csv_cell(cell) for cell in line] for line in cells)
+    return output.getvalue()
+
+
+# Formats for programs: everything, with the keys of tasks and features.
+MACHINE_FORMATS: Mapping[str, Callable[[Table], str]] = {"csv": as_csv, "json": as_json}
+_NOT_IN_CSV = ("scores", "seeds", "limit")
+
+
+def csv_cell(cell: object) -> object:
+    """Puts a quote before text that a spreadsheet would read as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "@", "+", "-", "\t", "\r")) else cell
+
+
+def _names(row: Row) -> dict[str, object]:
+    """What a row of the table is, for programs."""
+    return {"row": row.title, "data": row.data, "task": row.task, "metric": row.metric, "split": row.spec.split}
+
+
+def _json_row(row: Row, table: Table) -> dict[str, object]:
+    arms = {arm: _json_arm(row, arm, table) for arm in table.arms if table.experiment.name or row.group(arm)}
+    if table.experiment.by_arm:
+        arms = {arm: {**own, **_json_gain(table.against_base(row, arm))} for arm, own in arms.items()}
+    names = {**_names(row), "settings": dict(row.settings)}
+    return {**names, "arms": arms, "compared": list(row.compared), **_json_gain(row)}
+
+
+def _json_arm(row: Row, arm: str, table: Table) -> dict[str, object]:
+    group, found = row.group(arm), verdict(row.group(arm), row.paper)
+    paper = row.paper if row.paper and not (group and group.partial) else None
+    cost = table.experiment.costs.get(arm)
+    return {
+        "n": len(group.records) if group else 0,
+        "mean": clean(group.mean) if group else None,
+        "std": clean(group.std) if group else None,
+        "scores": [clean(score) for score in group.scores] if group else [],
+        "seeds": group.seeds if group else [],
+        "limit": group.records[0].limit if group else None,
+        "recipe": group.recipe if group else None,
+        "paper": paper.scores.get(arm) if paper else None,
+        "paper_std": paper.std.get(arm) if paper else None,
+        "verdict": str(found) if found else None,
+        **(asdict(cost) if cost else dict.fromkeys(("parameters", "milliseconds")) if table.experiment.costs else {}),
+    }
+
+
+def _json_gain(row: Row) -> dict[str, object]:
+    """The gain with its interval, and the errors removed; None where there is no pair."""
+    return {
+        "gain": clean(row.gain),
+        "gain_interval": _json_interval(row.interval),
+        "errors_removed": clean(row.error_cut),
+        "errors_removed_interval": _json_interval(row.cut_interval),
+    }
+
+
+def _json_interval(interval: Interval | None) -> dict[str, object] | None:
+    return asdict(interval) if interval else None
+
+
+def clean(number: float | None) -> float | None:
+    """Rounds off the noise of binary fractions: 2.07, not 2.069999999999993."""
+    return None if number is None else round(number, 6)
