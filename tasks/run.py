@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import errno
 import gc
@@ -9,12 +10,10 @@ import os
 import sys
 import textwrap
 import traceback
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -29,20 +28,18 @@ from tasks.metrics import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
-from tasks.running.schema import group_options, use_config_dir, with_configs_of
-from tasks.sweeps import experiment_sweeper
-from tasks.sweeps.callback import Sweep
-from tasks.sweeps.launcher_errors import explain_launcher, explain_stop
-from tasks.sweeps.process_end import Terminated, end_children, sigterm_as_interrupt
-from tasks.sweeps.sweep_runs import write_places
+from tasks.running.schema import add_config_dir, group_options, use_config_dir, with_configs_of
+from tasks.sweeps import sweeper
+from tasks.sweeps.launchers import Terminated, end_children, explain_launcher, explain_stop, sigterm_as_interrupt
+from tasks.sweeps.runs import write_places
+from tasks.sweeps.sweeper import SuiteSweeper
 from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 
 # Errors with a message that is meant for the user.
 EXPLAINED = (InputError, RecordConflict, RecordUnreadable, ScorersDisagree, NonFiniteLoss, OutOfMemory, OSError)
-experiment_sweeper.register()
+sweeper.register()
 
 _said: set[str] = set()  # why runs of this command failed, as printed by this process
-MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row without a run that ended
 
 HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
@@ -97,7 +94,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
     end_with_parent()
     try:
         with interrupts_kept():
-            if not in_sweep and settings.sweeper._target_ == experiment_sweeper.SWEEPER:
+            if not in_sweep and settings.sweeper.get("experiment"):
                 raise InputError(
                     f"{' '.join(settings.overrides.task)}: expected -m, because an experiment has many runs. Use "
                     "python -m tasks.run -m and the same words; --plan adds what they need, and runs nothing"
@@ -146,31 +143,31 @@ def main() -> None:
         return
     _said.clear()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # let exceptions pass; they are explained here
-    Sweep.plan, Sweep.keep_going = (option in sys.argv for option in ("--plan", "--keep-going"))
-    sys.argv[1:] = _settings_first([word for word in sys.argv[1:] if word not in ("--plan", "--keep-going")])
+    options = _hand_to_hydra()
+    SuiteSweeper.plan, SuiteSweeper.keep_going, SuiteSweeper.launching = options.plan, options.keep_going, ""
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
         with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():
-            if (folder := _typed_config_dir()) is not None:
-                use_config_dir(folder)
-            _run_until_unbroken()
+            if options.config_dir is not None:
+                use_config_dir(options.config_dir)
+            _hydra_main()
     except KeyboardInterrupt as stop:
         end_children()
-        print(f"tasks.run: {explain_stop(Sweep.latest.launcher if Sweep.latest else '')}", file=sys.stderr)
+        print(f"tasks.run: {explain_stop(SuiteSweeper.launching)}", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)  # as shells do
     except Exception as error:
-        explained = _explain_outside_runs(error)
+        explained = _explain_outside_runs(error, options.config_dir)
         if explained is None:
             raise
         sys.exit(f"tasks.run: {shortened(explained)}")
 
 
-def _explain_outside_runs(error: Exception) -> str | None:
+def _explain_outside_runs(error: Exception, config_dir: Path | None) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
     if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
         return explained
     if isinstance(error, CONFIG_ERRORS):
-        with with_configs_of(_typed_config_dir()):
+        with with_configs_of(config_dir):
             return explain(error, typed=sys.argv[1:])
     if isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
         return str(error)
@@ -179,34 +176,19 @@ def _explain_outside_runs(error: Exception) -> str | None:
     return None
 
 
-def _typed_config_dir() -> Path | None:
-    folder = get_args_parser().parse_known_args(sys.argv[1:])[0].config_dir
-    return None if folder is None else Path(folder)
+def _hand_to_hydra() -> argparse.Namespace:
+    """Reads our own options, and -m, wherever they are; leaves the rest to Hydra's parser.
 
-
-def _settings_first(words: list[str]) -> list[str]:
-    """The command line with KEY=VALUE in front: Hydra's parser does not allow options between them."""
-    known, others = get_args_parser().parse_known_args(words)
-    settings = [word for word in words if word in [*known.overrides, *others] and not word.startswith("-")]
-    return settings + [word for word in words if word not in settings]
-
-
-def _run_until_unbroken() -> None:
-    """Runs the command; runs it again if a worker process was killed.
-
-    Joblib then ends the whole pool. Stopped runs continue from their checkpoints.
+    A plan is that of a sweep, also of one run.
     """
-    breaks = 0
-    while True:
-        try:
-            _hydra_main()
-            return
-        except BrokenProcessPool:
-            end_children()  # first, so that their locks are free
-            breaks = 1 if Sweep.latest is not None and Sweep.latest.runs_ended() else breaks + 1
-            if breaks >= MOST_BREAKS:
-                raise
-            print("tasks.run: a process was killed in the middle of its run; the sweep continues", file=sys.stderr)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in (("--plan",), ("--keep-going",), ("--multirun", "-m")):
+        parser.add_argument(*option, action="store_true")
+    add_config_dir(parser)
+    options, others = parser.parse_known_args(sys.argv[1:])
+    configs = ["--config-dir", str(options.config_dir)] if options.config_dir is not None else []
+    sys.argv[1:] = ["--multirun"] * (options.multirun or options.plan) + configs + others
+    return options
 
 
 if __name__ == "__main__":

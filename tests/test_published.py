@@ -36,7 +36,7 @@ from results.tables.page_texts import HEADLINE
 from tasks.running.config import run_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
-from tasks.sweeps.experiment_sweeper import experiment_cells
+from tasks.sweeps.runs import experiment_cells
 from tests.tasks.making import run_of
 from tests.tasks.mini.chance import chance
 

@@ -15,9 +15,6 @@ from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_module
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -27,7 +24,7 @@ from elmo.common.files import CONF, expanded
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import StoreConfig
 from tasks.features.token_features import FeaturesConfig
-from tasks.running import dataset_file
+from tasks.running import typed_files
 from tasks.running.loggers import LoggerConfig
 from tasks.training.trainer import TrainerConfig
 
@@ -38,7 +35,7 @@ class RunSchema:
 
     Attributes:
         datasets: the task's part of the datasets that every task has (mini, paper), by name.
-        dataset_file: the file of data=PATH.yaml; tasks/running/dataset_file.py sets it.
+        dataset_file: the file of data=PATH.yaml; tasks/running/typed_files.py sets it.
     """
 
     task: dict[str, Any] = MISSING
@@ -65,7 +62,7 @@ class RunSchema:
 
 
 ConfigStore.instance().store(name="schema", node=RunSchema)
-dataset_file.register()
+typed_files.register()
 # ${home:PATH} expands a leading ~ in the paths that Hydra itself uses.
 OmegaConf.register_new_resolver("home", lambda path: str(expanded(path, "runs_dir")), replace=True)
 
@@ -110,11 +107,7 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
         yield
         return
     use_config_dir(folder)
-    with initialize_config_module(CONF, version_base="1.3"):  # restores at the end what was there before
-        GlobalHydra.instance().clear()
-        search_path = create_config_search_path(f"pkg://{CONF}")
-        search_path.prepend("command-line", f"file://{folder.absolute()}", SearchPathQuery(provider="schema"))
-        Hydra.create_main_hydra2("app", search_path)
+    with typed_files.searching(folder), initialize_config_module(CONF, version_base="1.3"):
         yield
 
 

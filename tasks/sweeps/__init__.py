@@ -1,1 +1,1 @@
-"""Sweeps: the runs of an experiment, Hydra's callback, how processes end, launcher errors."""
+"""Sweeps: the runs of a command, what they need, how they are started and end, launchers."""

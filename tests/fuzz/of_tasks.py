@@ -15,8 +15,8 @@ from tasks.data.datasets import DataSource
 from tasks.data.raw_text import raw_items
 from tasks.ner import ColumnReader, read_columns
 from tasks.probes.wsd import read_first_senses, read_sentences
-from tasks.running.dataset_file import read_dataset
 from tasks.running.saved_model import load_weights, save_weights
+from tasks.running.typed_files import read_dataset
 from tasks.snli import PairReader, read_pairs
 from tasks.squad.data import SquadReader, read_squad
 from tasks.srl import read_frames

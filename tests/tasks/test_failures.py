@@ -11,11 +11,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import tasks.run
 from results.records.record import read_record
 from results.records.run_lock import LOCK_NAME, run_lock
 from tasks.ner import BiLstmCrf
 from tasks.run import _explain_failure
+from tasks.sweeps.launchers import explain_launcher
+from tasks.sweeps.sweeper import MOST_BREAKS, SuiteSweeper, SweepJob
 from tasks.training.trainer import Trainer
 from tests.elmo.common.waiting import wait_for
 from tests.tasks.user import arguments, path_of, start
@@ -272,32 +273,33 @@ def test_ctrl_c_inside_torch_save_stops_the_sweep(place, command, tmp_path, monk
 class TestBrokenPools:
     """Joblib ends all its processes if one is killed; test_kills.py does that for real."""
 
-    def broken(self, monkeypatch, ended):
-        """The command breaks every time; before the n-th break `ended[n]` runs have ended."""
-        starts = []
+    def sweeper(self, monkeypatch, ended):
+        """A sweeper whose launcher breaks; at the n-th break `ended[n]` runs have ended. Also the launcher's starts."""
+        job, starts = SweepJob(None), []
+        monkeypatch.setattr(job, "runs_ended", lambda: ended[len(starts) - 1])
 
-        def hydra_main():
-            starts.append(len(starts))
+        def launch(runs, initial_job_idx):
+            starts.append(runs)
             if len(starts) > len(ended):
-                return
-            monkeypatch.setattr(tasks.run.Sweep, "latest", SimpleNamespace(runs_ended=lambda: ended[len(starts) - 1]))
+                return []
             raise BrokenProcessPool
 
-        monkeypatch.setattr(tasks.run, "_hydra_main", hydra_main)
-        return starts
+        sweeper = SuiteSweeper()
+        sweeper._job, sweeper.launcher = job, SimpleNamespace(launch=launch)
+        return sweeper, starts
 
-    def test_stops_if_no_run_ends(self, command, monkeypatch):
-        starts = self.broken(monkeypatch, [0] * 10)
-        code, _, err = command()
-        assert (code, len(starts)) == (1, tasks.run.MOST_BREAKS)
-        assert "hydra.launcher.n_jobs=N" in err
-        assert "Traceback" not in err
+    def test_stops_if_no_run_ends(self, monkeypatch):
+        sweeper, starts = self.sweeper(monkeypatch, [0] * 10)
+        with pytest.raises(BrokenProcessPool) as broken:
+            sweeper._launch("", [["seed=1"]])
+        assert len(starts) == MOST_BREAKS
+        assert "hydra.launcher.n_jobs=N" in explain_launcher(broken.value)
 
-    def test_continues_while_runs_end(self, command, monkeypatch):
-        starts = self.broken(monkeypatch, [1, 0, 2, 0, 1, 3])
-        code, _, err = command()
-        assert (code, len(starts)) == (0, 7)
-        assert err.count("a process was killed in the middle of its run; the sweep continues") == 6
+    def test_continues_while_runs_end(self, monkeypatch, capsys):
+        sweeper, starts = self.sweeper(monkeypatch, [1, 1, 3, 3, 4, 7])
+        sweeper._launch("", [["seed=1"]])
+        assert len(starts) == 7
+        assert capsys.readouterr().err.count("a process was killed in the middle of its run; the sweep continues") == 6
 
 
 def test_an_experiment_that_names_an_unknown_task(place, command, tmp_path):

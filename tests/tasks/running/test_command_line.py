@@ -11,7 +11,7 @@ import conf
 import tasks.run
 from elmo.common.errors import InputError
 from tasks.groups import main as groups
-from tasks.run import _settings_first
+from tasks.run import _hand_to_hydra
 from tasks.running.export_text import main as export_text
 from tasks.running.schema import with_configs_of
 
@@ -35,8 +35,10 @@ print(sklearn.metrics.f1_score([1, 1], [1, 0]))
         ["-m", "--config-dir", "mine", "seed=1,2", "limit=4"],
     ],
 )
-def test_options_may_stand_anywhere(words):
-    parsed = get_args(_settings_first(words))
+def test_options_may_stand_anywhere(words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tasks.run", *words, "--plan"])
+    assert _hand_to_hydra().plan
+    parsed = get_args(sys.argv[1:])
     assert (parsed.multirun, parsed.config_dir, parsed.overrides) == (True, "mine", ["seed=1,2", "limit=4"])
 
 

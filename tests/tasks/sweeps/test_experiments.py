@@ -2,7 +2,6 @@
 
 import shutil
 from itertools import pairwise, product
-from types import SimpleNamespace
 
 import pytest
 from hydra import initialize_config_module
@@ -21,7 +20,8 @@ from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
 from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
-from tasks.sweeps import callback, experiment_sweeper, sweep_runs
+from tasks.sweeps import runs as sweep_runs
+from tasks.sweeps import sweeper
 from tests.tasks.making import SMALL
 
 TASKS = ("ner", "sst5", "snli", "squad")
@@ -43,7 +43,7 @@ HALF = "task: ner\nshipped: true\nsplits: {train: [ner/dev.txt], dev: [ner/dev.t
 
 def composed(*overrides):
     """The config of a sweep, with Hydra's own part, and its runs."""
-    experiment_sweeper.register()
+    sweeper.register()
     with initialize_config_module("conf", version_base="1.3"):
         config = GlobalHydra.instance().config_loader().load_configuration("config", list(overrides), RunMode.MULTIRUN)
         return config, [dict(setting.split("=", 1) for setting in run) for run in sweep_runs.runs_in(config)]
@@ -56,7 +56,7 @@ def runs_of(*overrides):
 def chosen(experiment, *typed):
     """The runs of the cells that these words choose, without composing the config of a sweep."""
     parsed = OverridesParser.create().parse_overrides([experiment, *typed])
-    cells = experiment_sweeper.experiment_cells(experiment.partition("=")[2], parsed)
+    cells = sweep_runs.experiment_cells(experiment.partition("=")[2], parsed)
     return [dict(setting.partition("=")[::2] for setting in cell.overrides) for cell in cells]
 
 
@@ -256,54 +256,22 @@ class TestChoosing:
         typed = ["experiment=table1", "task=ner", "seed=1,2"]
         config, runs = composed(*typed, f"hydra/launcher={launcher}")
         assert runs == runs_of(*typed)
-        assert config.hydra.sweeper._target_ == experiment_sweeper.SWEEPER
+        assert config.hydra.sweeper._target_ == sweeper.SWEEPER
 
 
-class TestComposing:
-    """What the sweep has composed before its first run, Hydra does not compose again."""
-
-    @pytest.fixture
-    def composed_by_hydra(self, monkeypatch):
-        """Starts the sweep of an experiment, up to its first run: how many runs it has, and how many Hydra composes."""
-        monkeypatch.setattr(experiment_sweeper.ExperimentSweeper, "composed", ())
-        monkeypatch.setattr(callback.Sweep, "latest", None)
-
-        def start(*typed):
-            config, _ = composed(*typed)
-            found = []
-            loader = SimpleNamespace(
-                load_sweep_config=lambda master_config, sweep_overrides: found.append(sweep_overrides)
-            )
-            with initialize_config_module("conf", version_base="1.3"):
-                callback.Sweep().on_multirun_start(config)
-                runs = sweep_runs.runs_in(config)
-            sweeper = experiment_sweeper.ExperimentSweeper(config.hydra.sweeper.experiment)
-            sweeper.config, sweeper.hydra_context = config, SimpleNamespace(config_loader=loader)
-            sweeper.validate_batch_is_legal(runs)
-            return len(runs), len(found)
-
-        return start
-
-    def test_no_run_twice(self, own, composed_by_hydra, tmp_path):
-        assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}") == (8, 0)
-
-    def test_a_mistake_is_for_hydra_to_find(self, own, composed_by_hydra, tmp_path):
-        own.write_text(own.read_text().replace("places=[input]", "place=[input]"))
-        assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}") == (8, 8)
-
-    def test_a_variable_that_is_not_set_refuses_its_run_alone(self, own, composed_by_hydra, tmp_path, monkeypatch):
-        monkeypatch.delenv("ELMO_NOWHERE", raising=False)
-        monkeypatch.setattr(callback.Sweep, "keep_going", True)
-        own.write_text(own.read_text().replace("places=[input]", "weights=${oc.env:ELMO_NOWHERE}"))
-        assert composed_by_hydra(f"experiment={own}", f"runs_dir={tmp_path}", "seed=1") == (4, 0)
-        (manifest,), _ = read_manifests(tmp_path)
-        assert [run.features for run in manifest.runs] == ["glove", "glove"]
-        assert ["ELMO_NOWHERE, found none" in reason for reason in manifest.refused] == [True, True]
-        typed = "features.elmo.weights=${oc.env:ELMO_NOWHERE}"  # as printed for the line of such an arm
-        config, runs = composed(f"experiment={own}", typed, "seed=1")
-        assert len(runs) == 2
-        assert sweep_runs.manifest_of(config, {}).command.endswith(f"'{typed}' seed=1")
-        assert callback.next_command(config).startswith("The scores: ")
+def test_a_variable_that_is_not_set_refuses_its_run_alone(own, monkeypatch):
+    monkeypatch.delenv("ELMO_NOWHERE", raising=False)
+    own.write_text(own.read_text().replace("places=[input]", "weights=${oc.env:ELMO_NOWHERE}"))
+    typed = "features.elmo.weights=${oc.env:ELMO_NOWHERE}"  # as printed for the line of such an arm
+    with initialize_config_module("conf", version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        for words, refused in ((["seed=1"], 2), ([typed, "seed=1"], 2)):
+            config = loader.load_configuration("config", [f"experiment={own}", *words], RunMode.MULTIRUN)
+            manifest = sweep_runs.manifest_of(config, sweep_runs.configs_of(config, sweep_runs.runs_in(config)))
+            assert ["ELMO_NOWHERE, found none" in reason for reason in manifest.refused] == [True] * refused
+            assert sweeper.next_command(config).startswith("The scores: ")
+    assert manifest.runs == []
+    assert manifest.command.endswith(f"'{typed}' seed=1")
 
 
 class TestOwn:
@@ -338,7 +306,7 @@ class TestOwn:
         with initialize_config_module("conf", version_base="1.3"):
             loader = GlobalHydra.instance().config_loader()
             config = loader.load_configuration("config", [f"experiment={own}"], RunMode.MULTIRUN)
-            found = callback.not_in_table(config, sweep_runs.configs_of(config, sweep_runs.runs_in(config)))
+            found = sweeper.not_in_table(config, sweep_runs.configs_of(config, sweep_runs.runs_in(config)))
         assert found.startswith(f"python -m results.table --experiment will not find {lost}" if lost else "")
         assert bool(found) is bool(lost)
 
@@ -401,8 +369,7 @@ class TestOwn:
         folder = tmp_path / "conf" / "experiment"
         folder.mkdir(parents=True)
         (folder / "ours.yaml").write_text(
-            "# @package _global_\ndefaults: [override /hydra/sweeper: table]\nlimit: 4\n"
-            f"hydra: {{mode: MULTIRUN, sweeper: {{experiment: {own}}}}}\n"
+            f"# @package _global_\nlimit: 4\nhydra: {{mode: MULTIRUN, sweeper: {{experiment: {own}}}}}\n"
         )
         settings = [f"runs_dir={tmp_path / 'runs'}", *TINY[2:], "seed=1", "features=glove", "data=mini"]
         code, _, err = command("--config-dir", tmp_path / "conf", "experiment=ours", *settings)

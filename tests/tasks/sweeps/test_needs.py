@@ -11,7 +11,7 @@ import pytest
 from elmo.download import folder
 from results.records.record import read_record
 from tasks.running.config import run_config, typed_config
-from tasks.sweeps import sweep_runs
+from tasks.sweeps import runs as sweep_runs
 from tests.tasks.making import SMALL
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "task.hidden=8", *SMALL]

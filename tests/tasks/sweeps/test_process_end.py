@@ -8,7 +8,7 @@ import warnings
 from joblib.externals.loky.backend.process import LokyProcess
 from joblib.externals.loky.backend.utils import kill_process_tree
 
-from tasks.sweeps.process_end import end_children, start_workers_quietly
+from tasks.sweeps.launchers import end_children, start_workers_quietly
 
 
 def test_workers_of_joblib_are_killed():

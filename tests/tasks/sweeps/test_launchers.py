@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
-from tasks.sweeps.callback import where_to_look
-from tasks.sweeps.launcher_errors import LAUNCHER_EXTRAS, explain_launcher, explain_stop
+from tasks.sweeps.launchers import LAUNCHER_EXTRAS, explain_launcher, explain_stop
+from tasks.sweeps.sweeper import where_to_look
 from tests.tasks.making import NO_COLUMN, SMALL, WORD_COLUMN
 
 TINY = ["device=cpu", "limit=6", "trainer.epochs=1", "features=glove", *SMALL]

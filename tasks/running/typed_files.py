@@ -1,4 +1,4 @@
-"""Dataset files for data=PATH.yaml, read as plain values, so that an untrusted file cannot run code.
+"""Files that are typed by their paths: data=PATH.yaml, read so that an untrusted file cannot run code, and experiments.
 
 Hydra imports and calls what a config names, so everything under conf/ and --config-dir is trusted like code. A dataset
 file is not trusted: nothing in it is resolved, and all of it is put under `data`, where the schema defines every key.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,27 +23,29 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from elmo.common.files import CONF
+from results.experiments.experiment import SUFFIX
 
 DEEPEST = 10  # levels of nesting; a dataset has four
 
 
-class DatasetFiles(ConfigSource):
-    """Hydra's config source for data=PATH.yaml; datasets by name are in conf/ and --config-dir."""
-
-    group: ClassVar[str] = "data/"
-    suffix: ClassVar[str] = ".yaml"
+class TypedFiles(ConfigSource):
+    """Hydra's config source for data=PATH.yaml and experiment=PATH.toml; names are in conf/ and --config-dir."""
 
     @staticmethod
     def scheme() -> str:  # noqa: D102
-        return "dataset-file"
+        return "typed-file"
 
     def is_config(self, config_path: str) -> bool:  # noqa: D102
-        return config_path.startswith(self.group) and config_path.endswith(self.suffix)
+        group, _, path = config_path.partition("/")
+        return path.endswith({"data": ".yaml", "experiment": SUFFIX}.get(group, "/"))
 
     def load_config(self, config_path: str) -> ConfigResult:  # noqa: D102
-        path = config_path.removeprefix(self.group)
-        content = OmegaConf.create({"dataset_file": path, "data": read_dataset(path)})
-        return ConfigResult(self.provider, path, content, header={"package": "_global_"})
+        group, _, path = config_path.partition("/")
+        if group == "data":
+            content: dict[str, Any] = {"dataset_file": path, "data": read_dataset(path)}
+        else:
+            content = {"hydra": {"sweeper": {"experiment": path}}}
+        return ConfigResult(self.provider, path, OmegaConf.create(content), header={"package": "_global_"})
 
     def is_group(self, config_path: str) -> bool:  # noqa: D102
         return False
@@ -54,17 +57,31 @@ class DatasetFiles(ConfigSource):
         return []
 
 
-class DatasetFilesFirst(SearchPathPlugin):
-    """Puts dataset files before all folders: Hydra would read data=mini.yaml from conf/data/mini.yaml."""
+class SearchPath(SearchPathPlugin):
+    """Puts typed files before all folders: Hydra would read data=mini.yaml from conf/data/mini.yaml."""
+
+    config_dir: ClassVar[Path | None] = None  # a user's folder, outside of a command, whose --config-dir Hydra reads
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: D102
-        search_path.prepend("tasks", f"{DatasetFiles.scheme()}://")
+        search_path.prepend("tasks", f"{TypedFiles.scheme()}://")
+        if self.config_dir is not None:
+            search_path.append("command-line", f"file://{self.config_dir.absolute()}")
+
+
+@contextmanager
+def searching(folder: Path) -> Iterator[None]:
+    """Lets Hydra find the configs of a user's folder, if it is initialised in the block."""
+    before, SearchPath.config_dir = SearchPath.config_dir, folder
+    try:
+        yield
+    finally:
+        SearchPath.config_dir = before
 
 
 def register() -> None:
-    """Registers data=PATH.yaml with Hydra in this process."""
-    Plugins.instance().register(DatasetFiles)
-    Plugins.instance().register(DatasetFilesFirst)
+    """Registers typed files with Hydra in this process."""
+    Plugins.instance().register(TypedFiles)
+    Plugins.instance().register(SearchPath)
 
 
 def read_dataset(given: str) -> dict[str, Any]:

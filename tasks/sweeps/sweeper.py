@@ -1,0 +1,372 @@
+"""Hydra's sweeper of this suite: checks all runs of a sweep first, starts them, and prints how they ended.
+
+Hydra's own sweeper makes a product, which cannot express "task A with data X, task B with data Y", starts runs before
+it knows whether the others can be done, and does not say how they ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from elmo.common.durations import duration
+from elmo.common.errors import InputError, shortened
+from elmo.common.files import expanded, print_lines
+from elmo.common.progress import Reporter
+from results.experiments.experiment_file import load_experiment
+from results.records.identity import record_path
+from results.records.record import RecordConflict, RecordUnreadable, decide, read_record
+from results.records.run_lock import LOCK_NAME
+from results.records.sweep_manifest import DEFAULT_RUNS, at_work, write_manifest
+from tasks.running.config import NOT_IN_FINGERPRINT, RunConfig
+from tasks.running.experiment import Ended
+from tasks.running.loggers import advice_after_sweep
+from tasks.running.plan import RunPlan, identity_of
+from tasks.running.saved_model import WEIGHTS_NAME
+from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
+from tasks.sweeps.needs import needs_of, plan_lines
+from tasks.sweeps.runs import cells_in, configs_of, manifest_of, runs_in, typed_words
+
+# Hydra accepts plugins only by names below hydra_plugins, so the sweeper is known to it under such a name. A package of
+# that name at the top of the repository would have no other purpose.
+SWEEPER = "hydra_plugins.elmo_suite.SuiteSweeper"
+ENDS = {
+    "finished": "runs finished",
+    "skipped": "were done already",
+    "elsewhere": "are running elsewhere",
+    "failed": "failed",
+    "failed before": "had failed before",
+}
+OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
+WITHOUT_EFFECT = (*NOT_IN_FINGERPRINT, "hydra")  # keys, or their first parts, that change no score
+ARM_DEPTH = 3  # of DATA/TASK/FEATURES below the folder of all runs
+LOCAL = (".BasicLauncher", ".JoblibLauncher")  # launchers of this machine
+MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row without a run that ended
+TITLE_WIDTH = 30  # so that the scores of most runs are aligned
+
+
+@dataclass
+class SweepJob:
+    """What a launcher calls for each run: does the run, and prints a line when it has finished.
+
+    Launchers send a copy of it to other processes. On this machine the line says how many runs are done, and about how
+    long the others will take. On a cluster it is in a log file.
+
+    Attributes:
+        task: the run itself.
+        total: the runs of the sweep; 0 on a cluster.
+        to_do: the records to write, each with the time of the failed one that is there.
+        since: when the sweep began.
+    """
+
+    task: TaskFunction
+    total: int = 0
+    to_do: Mapping[Path, int | None] = field(default_factory=dict)
+    since: float = field(default_factory=time.time)
+
+    def __call__(self, config: DictConfig) -> Ended:
+        """Does the run of this config."""
+        ended: Ended = self.task(config)
+        if ended.status == "finished":
+            print(f"{end_line('', ended)}{self._progress()}", file=sys.stderr)
+        return ended
+
+    def runs_ended(self) -> int:
+        """How many runs of this sweep have written a record so far."""
+        return sum(_written(path) != before for path, before in self.to_do.items())
+
+    def _progress(self) -> str:
+        if not self.total:
+            return ""
+        ended = self.runs_ended()
+        under_way = sum(path.with_name(LOCK_NAME).exists() for path in self.to_do)
+        return f"  {progress(self.total, len(self.to_do) - ended, ended, under_way, time.time() - self.since)}"
+
+
+class SuiteSweeper(Sweeper):
+    """Sweeps over the cells of an experiment, or over the product of what was typed; conf/hydra/sweeper/ names it.
+
+    Attributes:
+        plan: --plan: print what the runs need, and start none.
+        keep_going: --keep-going: start runs even if some lack what they need.
+        launching: the class of the launcher that is at work; empty if none is.
+    """
+
+    plan: ClassVar[bool] = False
+    keep_going: ClassVar[bool] = False
+    launching: ClassVar[str] = ""
+
+    config: DictConfig
+    launcher: Launcher
+
+    def __init__(self, experiment: str | None = None, params: Mapping[str, str] | None = None) -> None:
+        """Takes what is in the config, where `runs_in` reads it."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Makes the launcher, before anything that takes time."""
+        self.config, self._job = config, SweepJob(task_function)
+        self.launcher = Plugins.instance().instantiate_launcher(hydra_context, self._job, config)
+
+    def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
+        """Carries out the sweep; the command ends here if there is nothing to do, or if a run has failed."""
+        config, launcher = self.config, self.config.hydra.launcher._target_
+        here, at_once = launcher.endswith(LOCAL), runs_at_once(self.config)
+        runs = runs_in(config)
+        configs = configs_of(config, runs)
+        to_do = records_to_write(configs)
+        if SuiteSweeper.plan:
+            needs = needs_of(configs, here, download=False)
+            print_lines(f"{line}\n" for line in plan_lines(configs, to_do, needs, at_once if here else None))
+            raise SystemExit(1 if needs.missing else 0)
+        folder = Path(config.hydra.sweep.dir).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob("*.partial"):  # by killed sweeps
+            left.unlink(missing_ok=True)
+        manifest, runs_dir = manifest_of(config, configs), expanded(config.runs_dir, "runs_dir")
+        say = Reporter("sweep").warn
+        try:
+            write_manifest(runs_dir, manifest)
+        except OSError as error:
+            say(f"python -m results.status will not show it: {error}")
+        if lost := not_in_table(config, configs):
+            say(lost)
+        models = folders_of_models(configs)
+        if nothing_left(configs) and all((folder / WEIGHTS_NAME).is_file() for folder in models):
+            say(f"all {len(configs)} runs were done already. {next_command(config)}")
+            print_models(models)
+            return []
+        if not SuiteSweeper.keep_going and (needs := needs_of(configs, here, download=True)).missing:
+            go_on = "--keep-going starts the others" if len(needs.lacking) < len(configs) else ""
+            raise InputError("\n".join(filter(None, [needs.message(len(configs)), go_on])))
+        if here:
+            self._job.total, self._job.to_do = len(configs), to_do
+            if len(to_do) > 1 and at_once:  # 0: the launcher will reject it
+                say(first_words(config, len(configs), len(to_do)))
+        else:
+            name = config.hydra.runtime.choices["hydra/launcher"]
+            say(f"{len(runs)} runs are handed to {name}. {where_to_look(config)}")
+        with at_work(runs_dir, manifest):
+            returns = self._launch(launcher, runs)
+        ends = {" ".join(one.overrides or []): one.return_value for one in returns}
+        for line in (end_line(overrides, ended) for overrides, ended in ends.items() if not here):
+            print(line, end="\n" * bool(line), file=sys.stderr)
+        recorded = not to_do or any(map(_has_failed, to_do))
+        words = [summary(ends.values(), recorded), advice_after_sweep(config.logger, Path(config.runs_dir))]
+        say(". ".join([*filter(None, words), next_command(config)]))
+        print_models(models)
+        if any(ended.failed for ended in ends.values()):
+            raise SystemExit(1)
+        return returns
+
+    def _launch(self, launcher: str, runs: list[list[str]]) -> Sequence[JobReturn]:
+        """Starts the runs; again if a worker was killed: joblib then ends them all, and runs continue where they were.
+
+        The class attribute `launching` stays set if this is interrupted.
+        """
+        SuiteSweeper.launching = launcher
+        if launcher.endswith(".JoblibLauncher"):
+            end_kept_workers()
+            start_workers_quietly()
+        breaks, ended = 0, 0
+        while True:
+            try:
+                returns = self.launcher.launch(runs, initial_job_idx=0)
+                SuiteSweeper.launching = ""
+                return returns
+            except BrokenProcessPool:
+                end_children()  # first, so that their locks are free
+                before, ended = ended, self._job.runs_ended()
+                breaks = 1 if ended > before else breaks + 1
+                if breaks >= MOST_BREAKS:
+                    raise
+                print("tasks.run: a process was killed in the middle of its run; the sweep continues", file=sys.stderr)
+
+
+def register() -> None:
+    """Makes the sweeper known to Hydra in this process."""
+    Plugins.instance().class_name_to_class[SWEEPER] = SuiteSweeper  # `register` takes the name from its module
+
+
+def where_to_look(config: DictConfig) -> str:
+    """Where runs on a cluster print to, and how to follow them."""
+    launcher = config.hydra.launcher
+    logs = ""
+    if "submitit_folder" in launcher:
+        logs = f"Logs: {Path(launcher.submitit_folder).parent}. "
+    elif launcher._target_.endswith(".RayLauncher"):
+        logs = f"Logs: {os.environ.get('RAY_TMPDIR', '/tmp')}/ray/session_latest/logs on each machine. "
+    return f"{logs}To follow them: python -m results.status --watch --runs {shlex.quote(str(config.runs_dir))}"
+
+
+def first_words(config: DictConfig, total: int, left: int) -> str:
+    """The first words of a sweep on this machine: how many runs it has, and how to follow them.
+
+    Args:
+        config: the sweep.
+        total: its runs.
+        left: those without a record.
+    """
+    done = f", {total - left} of them done before" if left < total else ""
+    words = ["python", "-m", "results.status", "--watch", *runs_option(config)]
+    return f"{total} runs{done}, {min(runs_at_once(config), left)} at a time; {shlex.join(words)}"
+
+
+def runs_at_once(config: DictConfig) -> int:
+    """The number of runs that the launcher starts at the same time on this machine; 0 if it was typed so."""
+    jobs = config.hydra.launcher.get("n_jobs", 1)  # Hydra's own launcher has no n_jobs
+    if jobs in (0, 1):
+        return int(jobs)
+    import joblib  # comes with the launcher
+
+    return int(joblib.effective_n_jobs(jobs))
+
+
+def runs_option(config: DictConfig) -> list[str]:
+    """The option of a command of results/ for the folder of these runs; none if it looks there anyway."""
+    runs_dir = str(config.runs_dir)
+    return ["--runs", runs_dir] if Path(runs_dir) != DEFAULT_RUNS else []
+
+
+def next_command(config: DictConfig) -> str:
+    """The last words of a sweep: how to see its scores."""
+    name = config.hydra.sweeper.experiment
+    cells = load_experiment(name).cells if name else []
+    of_cells = {override.partition("=")[0] for cell in cells for override in cell.overrides}
+    typed = {word: word.partition("=")[0].lstrip("+~") for word in typed_words(config)}
+    chosen = {"experiment", *of_cells, *OF_A_CELL, *WITHOUT_EFFECT}
+    further = [word for word, key in typed.items() if not {key, re.split("[./]", key)[0]} & chosen]
+    if name and not any("," in word for word in further):
+        words = ["--experiment", name, *further]
+    else:
+        words = ["--wide"] * bool(further) + ["--include-limited"] * ("limit" in typed.values())
+    return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
+
+
+def folders_of_models(configs: Mapping[str, RunConfig | str]) -> dict[Path, Path]:
+    """The folders of runs that keep their weights, each with that of its arm."""
+    folders = {}
+    for run in configs.values():
+        if isinstance(run, RunConfig) and run.keep_weights:
+            folder = record_path(run.runs_dir, identity_of(run)).parent
+            folders[folder] = run.runs_dir.joinpath(*folder.relative_to(run.runs_dir).parts[:ARM_DEPTH])
+    return folders
+
+
+def print_models(arms: Mapping[Path, Path]) -> None:
+    """Prints how to name each run that kept its weights: its folder, or that of its arm if that has no other."""
+    if kept := [folder for folder in arms if (folder / WEIGHTS_NAME).is_file()]:
+        Reporter("sweep").warn("The models: python -m tasks.predict RUN INPUT, where RUN is")
+        for folder in kept:
+            alone = len(list(arms[folder].rglob(WEIGHTS_NAME))) == 1
+            print(f"  {shlex.quote(str(arms[folder] if alone else folder))}", file=sys.stderr)
+
+
+def end_line(overrides: str, ended: Ended) -> str:
+    """How a run ended, in one line; empty for one that was done before."""
+    if ended.failed:
+        return shortened(f"{overrides}  {ended.status}: {' '.join(ended.text.splitlines())}")
+    if ended.status == "finished":
+        return f"{ended.title:<{TITLE_WIDTH}}  {ended.text}"
+    return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
+
+
+def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> str:
+    """What to say if the table of an experiment will not find all of its runs; empty if it will."""
+    runs = [(cell, configs[" ".join(cell.overrides)]) for cell in cells_in(config)]
+    made = [(cell, identity_of(run), run.resolved) for cell, run in runs if isinstance(run, RunConfig)]
+    lost = [(cell, identity) for cell, identity, resolved in made if not cell.is_run(identity, resolved)]
+    if not lost:
+        return ""
+    cell, identity = lost[0]
+    return (
+        f"python -m results.table --experiment will not find {len(lost)} of {len(configs)} runs: it compares what is "
+        f"typed with what is recorded. The first one, {shlex.join(cell.overrides)}, is recorded as {identity.title}. "
+        "Type values as records have them, one key each (not ${KEY}, {KEY: VALUE} or yes), and name a dataset file "
+        "like the `name` in it"
+    )
+
+
+def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
+    """Whether every run is done and has left neither checkpoint nor lock; a run with an unusable record reports it."""
+    runs = [run for run in configs.values() if isinstance(run, RunConfig)]
+    if len(runs) < len(configs) or not all(record_path(run.runs_dir, identity_of(run)).exists() for run in runs):
+        return False
+    with suppress(InputError, RecordConflict, RecordUnreadable, OSError):
+        plans = map(RunPlan.of, runs)
+        return all(decide(plan.path, plan.hashed) == "skip" and not plan.left_behind for plan in plans)
+    return False
+
+
+def records_to_write(configs: Mapping[str, RunConfig | str]) -> dict[Path, int | None]:
+    """The records that a sweep has yet to write, each with the time of the failed one that it replaces."""
+    records = {}
+    for run in configs.values():
+        if isinstance(run, RunConfig):
+            path = record_path(run.runs_dir, identity_of(run)).absolute()
+            before = _written(path)
+            if before is None or (run.retry_failed and _has_failed(path)):
+                records[path] = before
+    return records
+
+
+def _has_failed(path: Path) -> bool:
+    with suppress(OSError, RecordUnreadable):
+        return read_record(path).status == "failed"
+    return False
+
+
+def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) -> str:
+    """How many runs are done, and about how long the others will take.
+
+    Args:
+        total: runs of the sweep.
+        left: runs that have not ended.
+        ended: runs that have ended since the sweep began; the others were done before.
+        under_way: runs that have begun, of those left.
+        elapsed: seconds since the sweep began.
+    """
+    text = f"{total - left} of {total} done"
+    if not left:
+        return text
+    begun = under_way / 2  # counted as half done
+    return f"{text}, about {duration(elapsed * (left - begun) / (max(ended, 1) + begun))} left"
+
+
+def summary(ends: Iterable[Ended], recorded: bool) -> str:
+    """The last line, if it contains more than the lines of the runs: what was skipped, what failed.
+
+    Args:
+        ends: how each run ended.
+        recorded: whether a run left a failed record; runs without one, such as those without data, need no retry.
+    """
+    count: Counter[str] = Counter(ended.status for ended in ends)
+    parts = [f"{count[status]} {words}" for status, words in ENDS.items() if count[status] or status == "finished"]
+    if len(parts) == 1:
+        return ""
+    failed = count["failed"] + count["failed before"]
+    again = "retry=failed" if recorded or count["failed before"] else "the same command"
+    return ", ".join(parts) + f"; {again} runs those again" * (failed > 0)
+
+
+def _written(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
