@@ -34,7 +34,6 @@ from results.table import main as table
 from results.tables.fill import Selection, fill_all
 from results.tables.page_texts import HEADLINE
 from tasks.running.config import run_config
-from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps.runs import experiment_cells
 from tests.tasks.making import run_of
@@ -240,7 +239,7 @@ def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):
         if settings["data"] not in group_options("data"):  # a command for its commit
             continue
         config = run_config(compose_config([*overrides, f"features={arms[-1]}", f"seed={seeds[0]}"]))
-        assert old or identity_of(config).title in published
+        assert old or config.identity.title in published
     assert promised == {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.found)}
 
 

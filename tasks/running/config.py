@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -22,6 +22,7 @@ from elmo.common import checks
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
+from results.records.identity import Identity, record_path
 from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import WARNINGS, ElmoConfig, SourceConfig, StoreConfig, TransformerConfig
@@ -92,6 +93,17 @@ class RunConfig:
     def data(self) -> DataConfig:
         """The dataset; if it has folds, with the files of this one."""
         return self.dataset.of_fold(self.fold)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The run's name."""
+        names = (self.data.name, self.task.name, self.features.name)
+        return Identity(*names, self.seed, self.variant, self.fold)
+
+    @cached_property
+    def path(self) -> Path:
+        """The file of its record, which follows from the name."""
+        return record_path(self.runs_dir, self.identity)
 
     def numbered(self, numbers: Mapping[str, int]) -> RunConfig:
         """The same run with another seed, another fold, or both."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from results.records.identity import (
     Identity,
     differences,
     fingerprint,
-    record_path,
     settings_hash,
 )
 from results.records.record import RunRecord, hashed
@@ -32,23 +32,18 @@ class RunPlan:
     Attributes:
         config: the run.
         source: its data.
-        identity: its name.
-        path: where its record is; follows from the identity.
         parts: what else can change a score; see `RunRecord.fingerprinted`.
         also: the test sets of further datasets, by name.
     """
 
     config: RunConfig
     source: DataSource
-    identity: Identity
-    path: Path
     parts: dict[str, Any]
     also: Mapping[str, DataSource] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: RunConfig) -> RunPlan:
         """Plans a run; hashes its data, vectors and weights."""
-        identity = identity_of(config)
         source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
         parts = {
             "recipes": {"task": config.task.recipe, **features_recipes(config.features)},
@@ -59,14 +54,24 @@ class RunPlan:
         also = {other.data.name: further_set(other, config) for other in config.also}
         for further in also.values():
             further.fingerprint()
-        return cls(config, source, identity, record_path(config.runs_dir, identity), parts, also)
+        return cls(config, source, parts, also)
+
+    @property
+    def identity(self) -> Identity:
+        """The run's name."""
+        return self.config.identity
+
+    @property
+    def path(self) -> Path:
+        """Where its record is."""
+        return self.config.path
 
     @property
     def hashed(self) -> dict[str, Any]:
         """Everything that the fingerprint covers."""
         return hashed(self.identity, self.parts)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The run's fingerprint: runs with equal fingerprints have equal scores."""
         return fingerprint(self.hashed)
@@ -133,9 +138,3 @@ class RunPlan:
 def further_set(other: RunConfig, run: RunConfig) -> DataSource:
     """The test set of a further dataset, which the model of a run is scored on."""
     return DataSource(other.data, run.data_dir, run.limit, used=("test",))
-
-
-def identity_of(config: RunConfig) -> Identity:
-    """The identity of a run."""
-    names = (config.data.name, config.task.name, config.features.name)
-    return Identity(*names, config.seed, config.variant, config.fold)

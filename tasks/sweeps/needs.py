@@ -18,12 +18,11 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import size_in_words
 from elmo.download.folder import DownloadNeeded, without_downloads
 from results.experiments.runs_of_cells import equal_runs
-from results.records.identity import record_path
 from results.records.paths import is_name
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import FrozenConfig, TransformerConfig
 from tasks.running.config import RunConfig
-from tasks.running.plan import further_set, identity_of
+from tasks.running.plan import further_set
 
 MIXING = {field.name for field in fields(FrozenConfig)}  # settings of frozen layers that open nothing
 
@@ -141,10 +140,10 @@ def plan_lines(
         at_once: how many run at the same time; None if a cluster decides it.
     """
     runs = [run for run in configs.values() if isinstance(run, RunConfig)]
-    left = [run for run in runs if record_path(run.runs_dir, identity_of(run)).absolute() in to_do]
+    left = [run for run in runs if run.path.absolute() in to_do]
     together = f", {at_once} at a time" if len(left) > 1 and at_once else ""
     yield f"runs       {len(configs)}: {len(runs) - len(left)} have a record, {len(left)} are to do{together}"
-    equal = equal_runs({run.runs_dir for run in left}, list(map(identity_of, left)))
+    equal = equal_runs({run.runs_dir for run in left}, [run.identity for run in left])
     times = [fmean(item.record.seconds or 0.0 for item in items) for items in equal if items]
     if times:
         environments = [item.record.environment for items in equal for item in items]

@@ -27,7 +27,6 @@ from results.records.record import timestamp
 from results.records.sweep_manifest import DATA, DATA_DIR, Manifest, write_manifest
 from tasks.running.config import RunConfig, run_config
 from tasks.running.config_errors import explain
-from tasks.running.plan import identity_of
 
 NUMBER = re.compile(r"(seed|fold)=(\d+)")
 USED = re.compile(r"\$\{[^}]*\b(seed|fold)\}")  # by another setting
@@ -143,7 +142,7 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
 
 def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> Manifest:
     """The names of a sweep's runs, for `python -m results.status`."""
-    identities = [identity_of(run) for run in configs.values() if isinstance(run, RunConfig)]
+    identities = [run.identity for run in configs.values() if isinstance(run, RunConfig)]
     # Equal runs are the same sweep, also with another folder, device or launcher.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(

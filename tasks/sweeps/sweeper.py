@@ -31,14 +31,13 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import expanded, print_lines
 from elmo.common.progress import Reporter
 from results.experiments.experiment_file import load_experiment
-from results.records.identity import record_path
 from results.records.record import RecordConflict, RecordUnreadable, decide, read_record
 from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import DEFAULT_RUNS, at_work, write_manifest
 from tasks.running.config import NOT_IN_FINGERPRINT, RunConfig
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
-from tasks.running.plan import RunPlan, identity_of
+from tasks.running.plan import RunPlan
 from tasks.running.saved_model import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
 from tasks.sweeps.needs import needs_of, plan_lines
@@ -264,7 +263,7 @@ def folders_of_models(configs: Mapping[str, RunConfig | str]) -> dict[Path, Path
     folders = {}
     for run in configs.values():
         if isinstance(run, RunConfig) and run.keep_weights:
-            folder = record_path(run.runs_dir, identity_of(run)).parent
+            folder = run.path.parent
             folders[folder] = run.runs_dir.joinpath(*folder.relative_to(run.runs_dir).parts[:ARM_DEPTH])
     return folders
 
@@ -290,7 +289,7 @@ def end_line(overrides: str, ended: Ended) -> str:
 def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> str:
     """What to say if the table of an experiment will not find all of its runs; empty if it will."""
     runs = [(cell, configs[" ".join(cell.overrides)]) for cell in cells_in(config)]
-    made = [(cell, identity_of(run), run.resolved) for cell, run in runs if isinstance(run, RunConfig)]
+    made = [(cell, run.identity, run.resolved) for cell, run in runs if isinstance(run, RunConfig)]
     lost = [(cell, identity) for cell, identity, resolved in made if not cell.is_run(identity, resolved)]
     if not lost:
         return ""
@@ -306,7 +305,7 @@ def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> 
 def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
     """Whether every run is done and has left neither checkpoint nor lock; a run with an unusable record reports it."""
     runs = [run for run in configs.values() if isinstance(run, RunConfig)]
-    if len(runs) < len(configs) or not all(record_path(run.runs_dir, identity_of(run)).exists() for run in runs):
+    if len(runs) < len(configs) or not all(run.path.exists() for run in runs):
         return False
     with suppress(InputError, RecordConflict, RecordUnreadable, OSError):
         plans = map(RunPlan.of, runs)
@@ -319,7 +318,7 @@ def records_to_write(configs: Mapping[str, RunConfig | str]) -> dict[Path, int |
     records = {}
     for run in configs.values():
         if isinstance(run, RunConfig):
-            path = record_path(run.runs_dir, identity_of(run)).absolute()
+            path = run.path.absolute()
             before = _written(path)
             if before is None or (run.retry_failed and _has_failed(path)):
                 records[path] = before

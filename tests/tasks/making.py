@@ -14,7 +14,6 @@ from tasks.features.frozen_layers import ElmoConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures
 from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.running.config import run_config
-from tasks.running.plan import identity_of
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TaskModel
@@ -73,7 +72,7 @@ def keep(folder, model, config):
         folder / RECORD_NAME,
         RunRecord(
             status="finished",
-            identity=identity_of(config),
+            identity=config.identity,
             fingerprinted={},
             metric=metric,
             scores={"test": {metric: 0.0}},

@@ -6,7 +6,6 @@ from elmo.common.errors import InputError
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tasks.running.config import recorded_config, typed_config
-from tasks.running.plan import identity_of
 from tests.tasks.making import SMALL
 from tests.tasks.user import sentences
 
@@ -36,7 +35,7 @@ def mine(tmp_path, monkeypatch):
 def test_a_fold_chooses_files_and_names_the_run(mine):
     config = typed_config(["data=mine.yaml", "fold=2", "seed=5"])
     assert config.data.splits == {"train": ["2/train.txt"], "dev": ["dev.txt"], "test": ["2/test.txt"]}
-    assert identity_of(config) == Identity("mine", "ner", "glove", 5, {}, fold=2)
+    assert config.identity == Identity("mine", "ner", "glove", 5, {}, fold=2)
     again = recorded_config(config.resolved, type(config.task))  # as a saved model does
     assert (again.fold, again.data.splits) == (2, config.data.splits)
 
@@ -44,7 +43,7 @@ def test_a_fold_chooses_files_and_names_the_run(mine):
 def test_a_run_without_folds_has_no_trace_of_them():
     config = typed_config(["task=ner"])
     assert (config.fold, "fold" in config.resolved) == (None, False)
-    assert identity_of(config).hashed().keys() == {"data", "task", "features", "seed", "variant"}
+    assert config.identity.hashed().keys() == {"data", "task", "features", "seed", "variant"}
 
 
 @pytest.mark.parametrize(

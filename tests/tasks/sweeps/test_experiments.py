@@ -18,7 +18,6 @@ from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests
 from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
-from tasks.running.plan import identity_of
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps import runs as sweep_runs
 from tasks.sweeps import sweeper
@@ -198,7 +197,7 @@ class TestShipped:
     def test_a_task_s_own_value_is_the_plain_run(self, name, chosen, title):
         cells = load_experiment(name).narrowed({"seed": ["1"], **dict(map(values_of, chosen.split()))}).cells
         (overrides,) = {tuple(cell.overrides) for cell in cells}  # Table 2 shows it on dev and on test
-        assert identity_of(typed_config(overrides)).title == title
+        assert typed_config(overrides).identity.title == title
 
     def test_scaling_reads_each_bilm_from_the_user_s_folder(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ELMO_BILMS", str(tmp_path))

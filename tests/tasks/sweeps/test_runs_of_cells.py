@@ -6,7 +6,6 @@ import pytest
 
 from results.experiments.experiment_file import load_experiment
 from tasks.running.config import typed_config
-from tasks.running.plan import identity_of
 
 ELMO, WORDS, MODEL = "features=elmo", "features=glove", "features=transformer"
 
@@ -23,7 +22,7 @@ def is_run(tmp_path, monkeypatch):
         (tmp_path / "one.toml").write_text(rows, encoding="utf-8")
         (cell,) = load_experiment(str(tmp_path / "one.toml")).cells
         config = typed_config(["task=ner", "data=mini", *of_run])
-        return cell.is_run(identity_of(config), config.resolved)
+        return cell.is_run(config.identity, config.resolved)
 
     return check
 

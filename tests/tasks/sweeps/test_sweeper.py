@@ -23,7 +23,6 @@ from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended
-from tasks.running.plan import identity_of
 from tasks.running.predict import main as predict
 from tasks.running.schema import compose_config
 from tasks.sweeps import runs as sweep_runs
@@ -156,7 +155,7 @@ def runs_with(runs_dir, *overrides):
 class TestRecordsToWrite:
     def test_runs_without_a_record_are_to_do_until_they_write_one(self, tmp_path):
         runs = runs_with(tmp_path)
-        first, second, third = (record_path(tmp_path, identity_of(run)) for run in runs.values())
+        first, second, third = (run.path for run in runs.values())
         first.parent.mkdir(parents=True)
         first.write_text("{}")
         sweep = sweeper.SweepJob(None)

@@ -15,7 +15,6 @@ from elmo.download.published import BILMS, VECTORS, files_of
 from results.experiments.experiment_file import load_experiment
 from results.records.record import read_record
 from tasks.running.config import typed_config
-from tasks.running.plan import identity_of
 
 MINI = Path(__file__).parents[3] / "tasks" / "mini"
 OFFICIAL = {
@@ -93,7 +92,7 @@ def test_every_cell_composes_with_the_paper_s_ingredients():
         assert (elmo and elmo.weights) == (None if cell.arm == "glove" else "allennlp/original")
         # Nothing but the ingredients differs from the recipe of the task.
         assert set(config.variant) <= {"features.words.vectors", "features.words.lowercase", "features.elmo.weights"}
-        assert cell.is_run(identity_of(config), config.resolved)
+        assert cell.is_run(config.identity, config.resolved)
 
 
 @pytest.mark.integration
