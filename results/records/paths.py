@@ -4,14 +4,16 @@ The fingerprint has the hash of the content, so the folder does not matter.
 """
 
 import re
+import tomllib
 from pathlib import Path
 
 from elmo.bilm.options import SIZES
 from elmo.download import published
 from elmo.names import VECTOR_NAMES, shipped_names
+from results.records.typed_json import PAPER
 
 # Part and key of the settings of features that are names or paths.
-BY_NAME_OR_PATH = (("words", "vectors"), ("elmo", "weights"), ("transformer", "model"))
+BY_NAME_OR_PATH = tuple(tomllib.loads((PAPER / "by_name_or_path.toml").read_text(encoding="utf-8")).items())
 SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
 _HUB_NAME = re.compile(r"[\w.-]*\w(/[\w.-]+)?")  # MODEL or OWNER/MODEL
 
@@ -48,7 +50,7 @@ def last_of_path(value: object) -> object:
 
 
 def recorded(key: str, typed: str) -> str:
-    """What a record has for a setting that was typed, such as bilms/mine for features.elmo.weights."""
+    """What a record has for a setting that was typed, such as the path of weights."""
     for part, name in BY_NAME_OR_PATH:
         if key == f"features.{part}.{name}":
             return without_folder(part, typed)

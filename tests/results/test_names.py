@@ -147,7 +147,7 @@ class TestUsersOwn:
         assert "43.33±4.71 (2)" in line
         assert "76.67±4.71 (2)" in line
         assert "+33.33" in line
-        assert ".." in line, "an interval, from the declared metric"
+        assert " to +" in line, "an interval, from the declared metric"
 
     def test_a_score_that_their_examples_contradict_is_reported(self, capsys, runs):
         path = next(runs.rglob("record.json"))
