@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.analysis.names import load_names
+from results.analysis.names import load_names, recomputed
 from results.analysis.rows import MINI
 from results.audit.runs import audit
 from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
@@ -234,6 +234,8 @@ def _refusal(item: FoundRecord) -> str:
             return str(error)
         if scores is None:
             return f"expected {name} next to the record, found none; without it there is no interval"
+        if recomputed(record, scores) is None:
+            return f"{name}: expected counts that give {record.metric}, found none"
         for key in sorted(set[str]().union(*scores)):
             if len(key) > LONGEST_NAME or any(map(str.isspace, key)):
                 return f"{name}: expected names without spaces, found {key[:40]!r}"

@@ -286,6 +286,12 @@ class TestRefused:
             runs, root, capsys, "scores.test.accuracy: expected 100, which examples.json.gz gives, found 50"
         )
 
+    def test_examples_that_do_not_give_the_main_metric(self, runs, root, capsys):
+        path = save_run(runs, 50, task="sst5", seed=9).with_name(EXAMPLES_NAME)
+        self.edit(path, scores=[{"read": 1}] * 100)
+        reason = "examples.json.gz: expected counts that give accuracy, found none"
+        self.assert_refused(runs, root, capsys, reason)
+
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [

@@ -143,11 +143,11 @@ def test_a_cell_is_no_formula(capsys, tmp_path):
 
 
 def test_a_figure_stays_in_its_folder(tmp_path):
-    record = make_record(features="../../out", data="../x")
-    details = {"confusion": {"labels": ["a"], "gold_by_predicted": [[1]]}}
-    path = save(tmp_path / "runs", record)
-    path.write_text(path.read_text().replace('"details": {}', f'"details": {json.dumps(details)}'))
-    save(tmp_path / "runs", make_record(features="elmo", data="../x"))
+    for features in ("elmo", "../../out"):
+        save(tmp_path / "runs", make_record(features=features, data="../../out"))
     figures = tmp_path / "in" / "figures"
     assert run_report(tmp_path / "runs", "--figures", figures, "--compare", "elmo", "../../out")[0] == 0
-    assert any(file.name.startswith("confusion") and "out" in file.name for file in figures.iterdir())
+    drawn = {path for path in tmp_path.rglob("*.svg") if "out" in path.name}
+    assert drawn
+    assert {path.parent for path in drawn} == {figures}
+    assert not list(tmp_path.parent.glob("*.svg"))
