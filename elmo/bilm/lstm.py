@@ -93,12 +93,7 @@ class ProjectedLstm(nn.Module):
     """
 
     def __init__(
-        self,
-        input_dim: int,
-        cell_dim: int,
-        projection_dim: int,
-        cell_clip: float | None,
-        projection_clip: float | None,
+        self, input_dim: int, cell_dim: int, projection_dim: int, cell_clip: float | None, projection_clip: float | None
     ) -> None:
         super().__init__()
         self.input_dim = input_dim

@@ -203,11 +203,7 @@ def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) 
 
 
 def save_weights(
-    path: Path,
-    entries: Iterable[Entry],
-    state: Mapping[str, Tensor],
-    options: Mapping[str, Any],
-    dtype: torch.dtype,
+    path: Path, entries: Iterable[Entry], state: Mapping[str, Tensor], options: Mapping[str, Any], dtype: torch.dtype
 ) -> None:
     """Writes the tensors of a module, and options.json next to them; see `save_bilm`."""
     if dtype == torch.int8 and path.suffix != SAFETENSORS_SUFFIX:

@@ -17,7 +17,7 @@ import platform
 import shlex
 import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ import numpy as np
 import torch
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.sentences import Sentence
 from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, require_own_values, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import replacing
@@ -39,7 +38,6 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
 from elmo.pretrain.objective import OBJECTIVES, Objective
 from elmo.sources.masked import MaskedLm, load_either, save_masked
-from elmo.sources.source import FrozenSource
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
 
@@ -147,13 +145,7 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
     return LanguageModel(core, output.layer), output
 
 
-def export(
-    core: Bilm | MaskedLm,
-    output: Output,
-    folder: Path,
-    name: str,
-    weights: str = "float16",
-) -> Path:
+def export(core: Bilm | MaskedLm, output: Output, folder: Path, name: str, weights: str = "float16") -> Path:
     """Writes all files except the card into a folder that appears only when it is complete; it replaces an earlier one.
 
     Args:
@@ -180,15 +172,7 @@ def export(
     return folder / name
 
 
-def rounding_errors(rounded: FrozenSource, exact: FrozenSource, sentences: Sequence[Sentence]) -> list[float]:
-    """Of each layer, the length of the error of all its vectors over the length of all its vectors."""
-    found, wanted = (source.token_layers(sentences).double().flatten(1) for source in (rounded, exact))
-    errors: list[float] = ((found - wanted).norm(dim=1) / wanted.norm(dim=1)).tolist()
-    return errors
-
-
-_MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
-ROUNDING_SENTENCES = 200  # at most, to measure how far int8 weights change layers
+MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "exported files"}
 
 
 def hardware(device: torch.device, world: int) -> str:
@@ -245,7 +229,7 @@ weights in {weights}.
 {"" if facts["passes"] >= 1 or init else hardly}
 Terms: {objective.terms};
 vocabulary: {vocabulary}; {_held_out(facts)}.
-{_rounding(facts)}
+
 ## Text
 
 | file | bytes | sha256 |{" weight |" * weighted}
@@ -297,23 +281,9 @@ without blank lines, and text of fewer than 20 documents, are cut into stretches
 {counts["stretch_paragraphs"]:,} paragraphs"""
 
 
-def _rounding(facts: Mapping[str, Any]) -> str:
-    if "rounding" not in facts:
-        return ""
-    shares = ", ".join(f"{share:.2%} (layer {number})" for number, share in enumerate(facts["rounding"]))
-    text = "heldout" if facts["counts"]["heldout_sentences"] else "train"
-    sentences = min(ROUNDING_SENTENCES, facts["counts"][f"{text}_sentences"])
-    return f"""
-## Rounding
-
-The layers of these int8 weights differ from those of the trained weights by {shares}
-of their length, on {sentences:,} sentences of the {"held-out" if text == "heldout" else "training"} text.
-"""
-
-
 def _measured(facts: Mapping[str, Any], objective: Objective) -> str:
     rows = [
-        {"": _MEASURED[name], **objective.figures(values)}
+        {"": MEASURED[name], **objective.figures(values)}
         | {"predictions": f"{values['tokens']:,}", "words that are <UNK>": f"{values['unknown_rate']:.2%}"}
         for name, values in facts[objective.kind.replace(" ", "_")].items()
     ]

@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast, get_args
 
-import numpy as np
 from rich.console import Console
 
-from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.progress import Meter
 from elmo.pretrain.batches import Text, text_of_words, texts_of_store
-from elmo.pretrain.corpus.build import splitmix, uniform
 from elmo.pretrain.corpus.text import CONTINUES, WINDOW, find_sources, lines, read_blocks, shared
-from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
+from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.export import Output, load_model
 from elmo.pretrain.objective import OBJECTIVES, objective_of
-from elmo.tokeniser import Tokenise, Tokeniser, parts
+from elmo.tokeniser import Tokenise, Tokeniser
 
 # Share of a document's lines. Of 48 Wikipedia articles, those in a text of 108 M words shared 81 % of their lines or
 # more with it, the others 46 % or less: titles, quotations, lists of names.
 SEEN = 0.5
-
-
-def held_out(fraction: float, seed: int) -> Callable[[int], bool]:
-    """Whether a store with heldout_unit=paragraph holds out a paragraph, given its `key`.
-
-    Args:
-        fraction: held out.
-        seed: decides which text the store holds out.
-    """
-    return lambda key: bool(uniform(splitmix(np.array([key], np.uint64), seed))[0] < fraction)
 
 
 def read_text(
@@ -44,7 +31,6 @@ def read_text(
     tokenise: str | None,
     max_characters: int,
     unseen_in: Sequence[str] = (),
-    heldout: Callable[[int], bool] | None = None,
 ) -> Text:
     """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
 
@@ -54,23 +40,20 @@ def read_text(
         tokenise: how to split words; None means as in training.
         max_characters: characters of a word that the encoder reads.
         unseen_in: text files and folders; documents that occur in them are left out.
-        heldout: whether a pretraining holds out the paragraph with a key; reads only these.
     """
     if (path / "header.json").is_file():
-        given = {"--unseen-in": unseen_in, "--heldout-fraction": heldout, "--tokenise": tokenise}
+        given = {"--unseen-in": unseen_in, "--tokenise": tokenise}
         if wrong := [option for option, value in given.items() if value]:
             raise InputError(f"{path}: {wrong[0]} needs a text, found a token store, whose held-out part is fixed")
         return texts_of_store(TokenStore.open(path), max_characters, output.vocabulary)[1]
-    documents = _documents(path, heldout)
+    documents = _documents(path)
     if unseen_in:
         documents = _unseen(documents, unseen_in)
     tokeniser = Tokeniser(cast(Tokenise, tokenise or output.tokenise))
-    found = [sentence for document in documents for line in document for sentence in tokeniser.paragraph(line)]
-    if heldout:
-        found = [part for sentence in found for part in parts(sentence, CorpusSettings.max_tokens)]  # as in a store
-    if not found:
+    sentences = [sentence for document in documents for line in document for sentence in tokeniser.paragraph(line)]
+    if not sentences:
         raise InputError(f"{path}: expected text, found no word in it" + " that is unseen" * bool(unseen_in))
-    return text_of_words(found, output.vocabulary, max_characters)
+    return text_of_words(sentences, output.vocabulary, max_characters)
 
 
 def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]]:
@@ -85,19 +68,14 @@ def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]
     return unseen
 
 
-def _documents(path: Path, heldout: Callable[[int], bool] | None) -> list[list[str]]:
+def _documents(path: Path) -> list[list[str]]:
     """The lines of a file or folder, by document; a blank line or the end of a file ends a document."""
     documents: list[list[str]] = []
-    read: set[int] = set()  # keys of held-out paragraphs, since a store has each once
     for block in read_blocks(find_sources([path])):
         for piece in block.pieces:
             for line in lines(piece):
                 if line.place != CONTINUES or not documents:
                     documents.append([])
-                if heldout:
-                    if line.key in read or not heldout(line.key):
-                        continue
-                    read.add(line.key)
                 documents[-1].append(line.text)
     return [document for document in documents if document]
 
@@ -132,28 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"the training text of the biLM: leave out documents of TEXT (a blank line ends one) if at least "
         f"{SEEN:.0%} of their lines share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
     )
-    parser.add_argument(
-        *("--heldout-fraction", "--heldout"),  # the latter was its name before
-        metavar="SHARE",
-        dest="heldout",
-        type=float,
-        help="read only the paragraphs of TEXT that a pretraining with heldout_unit=paragraph and "
-        "heldout_fraction=SHARE holds out, independently of its other text, weights and recasing",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="heldout_seed, or seed, of that pretraining (default: %(default)s)"
-    )
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))
 
 
 def _measure(options: argparse.Namespace) -> None:
-    checks.fraction("--heldout-fraction", options.heldout)
-    heldout = held_out(options.heldout, options.seed) if options.heldout is not None else None
     model, output = load_model(options.weights, options.softmax)
     width = model.core.encoder.options.max_characters
-    text = read_text(options.text, output, options.tokenise, width, options.unseen_in, heldout)
+    text = read_text(options.text, output, options.tokenise, width, options.unseen_in)
     model, objective = model.to(choose_device(options.device)), objective_of(model)
     with Meter(Console(stderr=True), "measuring", text.predictions) as meter:
         measured = objective.measure(model, text, meter=meter)

@@ -22,24 +22,12 @@ from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.export import (
-    ROUNDING_SENTENCES,
-    Output,
-    card,
-    export,
-    find_output,
-    hardware,
-    load_model,
-    load_output,
-    rounding_errors,
-)
+from elmo.pretrain.export import MEASURED, Output, card, export, find_output, hardware, load_model, load_output
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
 from elmo.pretrain.settings import Settings
 from elmo.pretrain.step import Workers, started
 from elmo.pretrain.train import CurveRow, RunFolder, check_finite, precision, train
-
-MEASURED = {"before": "before training", "trained": "trained", "exported": "exported files"}
 
 
 class Start(NamedTuple):
@@ -136,10 +124,6 @@ def _pretrain(
             "tokens_per_second": position.tokens_per_second,
             objective.kind.replace(" ", "_"): {name: values for name, values in measured.items() if values},
         }
-        if settings.export.weights == "int8":
-            text = store.heldout if len(store.heldout) else store.train
-            sample = [store.words(text[number]) for number in range(min(ROUNDING_SENTENCES, len(text)))]
-            facts["rounding"] = rounding_errors(files.core, model.core, sample)
         with replacing(target / "card.md") as partial:
             partial.write_text(card(facts), encoding="utf-8")
         folder.finish(facts)

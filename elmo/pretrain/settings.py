@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -43,23 +42,6 @@ class Budget:
 
     def _chosen(self) -> dict[str, float]:
         return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def warning(self, tokens: float, one_pass: int) -> str:
-        """A warning if the budget allows fewer predictions than the text has, else "".
-
-        Args:
-            tokens: predictions in each direction that the budget allows.
-            one_pass: predictions in each direction of one pass over the training text.
-        """
-        if tokens >= one_pass:
-            return ""
-        ((name, value),) = self._chosen().items()
-        return (
-            f"warning: budget.{name}={value:g} reads {tokens:,.0f} of the {one_pass:,} words of the text, "
-            f"{tokens / one_pass:.2%}: too few for a useful model. Reading all of it once takes budget.{name}="
-            f"{math.ceil(value * one_pass / max(tokens, 1)):,}; from random weights, plan several times that. Take a "
-            "GPU, size=tiny or less text"
-        )
 
     def progress(self, steps: int, tokens: int, seconds: float) -> float:
         """The fraction of the budget that is spent; 1 or more ends the run."""
@@ -190,7 +172,7 @@ class Export:
 
     Attributes:
         weights: precision of the biLM in export/NAME: float16, float32, or int8 with one scale per output row, half the
-            size of float16; the card then says how far that changes its layers. export/bilm-tf is always in float32.
+            size of float16. export/bilm-tf is always in float32.
     """
 
     weights: str = "float16"

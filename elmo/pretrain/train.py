@@ -111,13 +111,13 @@ def train(
         share = budget.progress(position.step, position.tokens, position.seconds)
         return share if budget.minutes is None else workers.agree(share)  # clocks differ
 
-    progress, start = spent(), replace(position)
+    progress = spent()
     if captures and progress < 1:
         _warm_up(stepper, batcher, console)
     sample = _sample(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
     losses = torch.zeros(training.log_every, device=device)
     intervals = training.log_every, training.evaluate_every, training.checkpoint_every
-    began, logged, speed_checked = time.monotonic() - position.seconds, replace(position), False
+    began, logged = time.monotonic() - position.seconds, replace(position)
     bar = progress_bar(console, TaskProgressColumn())
     bar.add_task("training", total=1.0)
     with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, bar:
@@ -136,11 +136,6 @@ def train(
             position.tokens += upload.tokens
             position.seconds = time.monotonic() - began
             progress = spent()
-            # The first steps are slow, so a budget in minutes is judged a little later.
-            if not speed_checked and (progress >= 0.1 or position.seconds - start.seconds >= 20):
-                speed_checked = True
-                if warning := budget.warning(position.tokens / progress, train_text.predictions):
-                    print_line(console, warning, style="yellow")
             if progress >= 1 or any(_due(every, position.step) for every in intervals):
                 workers.sum(losses)
                 n = position.step - logged.step

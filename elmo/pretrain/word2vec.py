@@ -171,11 +171,7 @@ def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.floa
 
 
 def make_vectors(
-    corpus: CorpusSettings,
-    out: Path,
-    settings: Word2VecSettings,
-    console: Console,
-    kept: Collection[str] | None = None,
+    corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console, kept: Collection[str] | None = None
 ) -> None:
     """Trains vectors, writes them to `out`, and describes their text and training in a JSON file next to it.
 

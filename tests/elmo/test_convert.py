@@ -11,9 +11,8 @@ import torch
 
 from elmo import BilmOptions, InputError, load_bilm, random_bilm, save_bilm
 from elmo.convert import main
-from elmo.pretrain.export import rounding_errors
 from tests.elmo import naive
-from tests.elmo.bilm.layer_error import sentences
+from tests.elmo.bilm.layer_error import rounding_errors, sentences
 
 GATES = "RNN_1/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"
 WORDS = BilmOptions(cell_dim=12, projection_dim=4, filters=(), char_dim=0, word_dim=6, words=("<UNK>", "we", "play"))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo import load_bilm
 from elmo.bilm.model import Bilm
-from elmo.pretrain.export import rounding_errors
+from elmo.sources.source import FrozenSource
 
 LONG_LINE = 301
 
@@ -39,6 +39,13 @@ def layer_errors(bilm: Bilm, device: torch.device, text: list[list[str]], exact:
     """The largest absolute error of each layer and token, (layers, tokens), on the given device in float32."""
     found = copy.deepcopy(bilm).to(device).token_layers(text).cpu()
     return (found.double() - exact).abs().amax(dim=2)
+
+
+def rounding_errors(rounded: FrozenSource, exact: FrozenSource, sentences: list[list[str]]) -> list[float]:
+    """Of each layer, the length of the error of all its vectors over the length of all its vectors."""
+    found, wanted = (source.token_layers(sentences).double().flatten(1) for source in (rounded, exact))
+    errors: list[float] = ((found - wanted).norm(dim=1) / wanted.norm(dim=1)).tolist()
+    return errors
 
 
 @contextmanager

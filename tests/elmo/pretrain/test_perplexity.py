@@ -160,23 +160,11 @@ def test_lines_that_share_45_characters_with_a_corpus_are_found(tmp_path):
     assert shared(lines, find_sources([tmp_path])) == expected
 
 
-def test_held_out_paragraphs_of_a_text_are_those_of_its_store(exported, tmp_path, capsys):
-    """Of the files alone, without tokenising all of them; paragraphs that both files have count once."""
-    old = tmp_path / "old"
-    old.mkdir()
-    for file, numbers in ((old / "a.txt", range(200)), (old / "b.txt", range(150, 300))):
-        file.write_text("".join(f"we play chess no. {i} . we rest .\n" for i in numbers))
-    kept = {"tokenise": "whitespace", "heldout_unit": "paragraph", "heldout_fraction": 0.2, "seed": 3, "workers": 1}
-    build_store(CorpusSettings([old], **kept), tmp_path / "store", QUIET)
-    given = ["--weights", str(exported), "--device", "cpu"]
-    assert command.main([str(tmp_path / "store"), *given]) == 0
-    expected = capsys.readouterr().out
-    typed = ["--tokenise", "whitespace", "--heldout-fraction", "0.2", "--seed", "3"]
-    assert command.main([str(old), *given, *typed]) == 0
-    assert capsys.readouterr().out == expected
-    assert command.main([str(tmp_path / "store"), *given, *typed]) == 1
-    assert "--heldout-fraction needs a text, found a token store" in capsys.readouterr().err
-    assert command.main([str(tmp_path / "store"), *given, "--tokenise", "ptb"]) == 1
+def test_a_token_store_takes_no_tokeniser(exported, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("we play chess . we rest .\n" * 3)
+    build_store(CorpusSettings([tmp_path / "text.txt"], heldout_fraction=0, workers=1), tmp_path / "store", QUIET)
+    given = [str(tmp_path / "store"), "--weights", str(exported), "--device", "cpu", "--tokenise", "ptb"]
+    assert command.main(given) == 1
     assert "--tokenise needs a text, found a token store" in capsys.readouterr().err
 
 
@@ -196,27 +184,3 @@ def test_the_command_leaves_out_documents_that_were_seen(exported, tmp_path, cap
     assert capsys.readouterr().out.strip() == measured
     assert command.main([str(corpus), *given, "--unseen-in", str(corpus)]) == 1
     assert "no word in it that is unseen" in capsys.readouterr().err
-
-
-def test_seen_documents_are_told_apart_if_their_first_lines_are_not_held_out(exported, tmp_path, capsys):
-    """The held-out lines of each document are compared with the corpus, not those of its neighbours."""
-    draw = random.Random(5)
-    written = [[f"{''.join(draw.choices('abcdefgh', k=60))} {number} {i}" for i in range(6)] for number in range(8)]
-    corpus, text = tmp_path / "corpus.txt", tmp_path / "text.txt"
-    corpus.write_text("\n".join(line for document in written[::2] for line in document) + "\n")
-    text.write_text("\n\n".join("\n".join(document) for document in written) + "\n")
-    given = [str(text), "--weights", str(exported), "--device", "cpu", "--tokenise", "whitespace"]
-    assert command.main([*given, "--heldout-fraction", "0.5", "--unseen-in", str(corpus)]) == 0
-    said, measured = capsys.readouterr().out.splitlines()
-    assert said.startswith("4 of 8 documents count")
-    text.write_text("\n".join(line for document in written[1::2] for line in document) + "\n")
-    assert command.main([*given, "--heldout-fraction", "0.5"]) == 0
-    assert capsys.readouterr().out.strip() == measured
-
-
-@pytest.mark.parametrize("share", ["0", "1", "2", "-0.1"])
-def test_a_share_of_held_out_text_out_of_range(share, exported, tmp_path, capsys):
-    (tmp_path / "text.txt").write_text("We rest.\n")
-    given = [str(tmp_path / "text.txt"), "--weights", str(exported), "--heldout-fraction", share]
-    assert command.main(given) == 1
-    assert "--heldout-fraction: expected above 0 and below 1" in capsys.readouterr().err
