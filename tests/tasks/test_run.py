@@ -117,7 +117,6 @@ class TestFinishedRun:
         assert tp > 0, "something has been learned"
         assert read_record(path).scores["test"]["recall"] == pytest.approx(100 * tp / (tp + fn))
         assert read_record(path).scores["test"]["precision"] == pytest.approx(100 * tp / (tp + fp))
-        text = gzip.decompress(path.read_bytes()).decode()
         words = {line.split()[0] for line in (place.data / "mine" / "test.txt").read_text().splitlines() if line}
         for word in words - {".", "in"}:
             assert word not in text
