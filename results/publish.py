@@ -17,8 +17,7 @@ from typing import Literal
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.names import load_names, recomputed
 from results.analysis.rows import MINI
-from results.audit.runs import audit
-from results.breakdown.group_files import GroupsUnreadable, groups_above, merge_groups
+from results.audit import audit
 from results.experiments.experiment_file import load_experiment
 from results.figures.errors_removed import NAME as MAIN_FIGURE
 from results.figures.marks import Figure
@@ -33,6 +32,7 @@ from results.records.example_scores import (
     write_confidences,
     write_examples,
 )
+from results.records.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.records.identity import (
     CONFIDENCES_NAME,
     EXAMPLES_NAME,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.rows import Table
-from results.audit.runs import audit
+from results.audit import audit
 from results.experiments.experiment import values_of
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells

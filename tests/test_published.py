@@ -19,15 +19,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from elmo.common.files import read_json
 from results.analysis.names import load_names, old_recipe, recomputed, task_title
 from results.analysis.rows import Group, Row
-from results.audit.__main__ import main as audit
-from results.breakdown.gains import break_down
-from results.breakdown.group_files import FOLDER, groups_above
+from results.audit import main as audit
+from results.breakdown import break_down
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.publish import main as publish
 from results.publishing.tables_page import main_runs, readme_table
 from results.records.collect import collect
 from results.records.example_scores import read_examples, read_predictions
+from results.records.group_files import FOLDER, groups_above
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from results.table import main as table
@@ -76,8 +76,8 @@ def test_gains_and_errors_removed_agree_about_zero():
     """In every row of the tables, and on every kind of test examples."""
     found = collect([PUBLISHED])
     table = fill_all(found, Selection(headline=load_experiment("table1")))
-    kinds = break_down(table.rows, found.found).panels
-    shown = [*table.rows, *table.others, *(kind.row for _, own in kinds for of in own.values() for kind in of)]
+    kinds = break_down(table.rows, found.found)[0]
+    shown = [*table.rows, *table.others, *(kind.row for _, own in kinds for kind in own)]
     both = [(own.interval, own.cut_interval) for own in shown]
     known = [(gain, cut) for gain, cut in both if gain and cut]
     assert len(known) > 100

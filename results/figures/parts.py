@@ -7,7 +7,7 @@ from statistics import fmean
 from results.analysis.interval import Interval, seed_intervals
 from results.analysis.panels import class_metric, class_runs, class_scores, confusion, layer_name, mixes
 from results.analysis.rows import Group, Row
-from results.breakdown.gains import FEWEST, Kind
+from results.breakdown import FEWEST, Kind
 from results.figures.axes import (
     BELOW,
     LEFT,
@@ -54,16 +54,12 @@ class _Gain:
         return f"{self.name}{self.count}: {self.scores[0]:.1f} to {self.scores[1]:.1f}, {self.text}"
 
 
-def kind_gains(panel: Row, kinds: Mapping[str, Sequence[Kind]], arms: Arms) -> Figure:
+def kind_gains(panel: Row, kinds: Sequence[Kind], arms: Arms) -> Figure:
     """The gain on each kind of test examples with its 95 % interval; kinds of one distinction below its name."""
-    gains = {
-        name.replace("_", " "): [
-            _Gain(kind.label, kind.examples, (first.mean, second.mean), kind.row.interval)
-            for kind in of_name
-            for first, second in [kind.row.groups]
-        ]
-        for name, of_name in kinds.items()
-    }
+    gains: dict[str, list[_Gain]] = {}
+    for kind in kinds:
+        before, after = (group.mean for group in kind.row.groups)
+        gains.setdefault(kind.by, []).append(_Gain(kind.label, kind.examples, (before, after), kind.row.interval))
     first, second = (arms[features] for features in panel.compared)
     caption = (
         f"Gain of {second.title} over {first.title} on each kind of test examples, in points of "

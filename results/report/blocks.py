@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from results.analysis.panels import Efficiency, efficiencies
 from results.analysis.rows import MINI, Group, Row, Table
-from results.breakdown.gains import FEWEST, Breakdown, break_down
+from results.breakdown import FEWEST, break_down
 from results.figures.curves import convergence, learning_curves, sample_efficiency, seed_scatter
 from results.figures.errors_removed import errors_removed
 from results.figures.marks import Arms, Figure, arms_of, titled
@@ -97,11 +97,11 @@ def blocks_of(
         more = [chart for panel in others for chart in _charts(panel, titled(arms, panel.groups))]
         for panel in first:
             with_titles = titled(arms, panel.groups)
-            breakdown = break_down([panel], records) if records else Breakdown([], [])
+            of_panel, missing = break_down([panel] if records else [], records)
             charts = [*_charts(panel, with_titles), *of_row]
-            charts += [Chart("kinds", kind_gains(own, kinds, with_titles)) for own, kinds in breakdown.panels]
+            charts += [Chart("kinds", kind_gains(own, kinds, with_titles)) for own, kinds in of_panel]
             old = "; ".join(with_titles[group.features].title for group in panel.groups if group.old_recipe)
-            notes = [*breakdown.notes, *([f"Of an older recipe of the task: {old}."] if old else [])]
+            notes = [*missing, *([f"Of an older recipe of the task: {old}."] if old else [])]
             blocks.append(TaskBlock(panel, charts, more, notes))
             of_row, more = [], []  # those of the row are in its first block
     return blocks

@@ -6,7 +6,7 @@ from html import escape
 
 from results.analysis.panels import Efficiency, efficiency
 from results.analysis.rows import Group, Row, Table
-from results.breakdown.gains import break_down
+from results.breakdown import break_down
 from results.experiments.experiment import Experiment
 from results.experiments.experiment_file import load_experiment
 from results.figures.arm_gains import arm_gains
@@ -120,7 +120,7 @@ def _kinds(table: Table, records: Sequence[FoundRecord]) -> list[Figure]:
     lines = [line for line in table.rows if line.spec.split == "test" and not line.spec.metric]
     figures = []
     for line in lines:
-        for panel, kinds in break_down([line], records).panels:
+        for panel, kinds in break_down([line], records)[0]:
             figure = kind_gains(panel, kinds, arms_of(table.titles))
             figures.append(replace(figure, title=line.title, caption=f"{line.title}. {figure.caption}"))
     return figures

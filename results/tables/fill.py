@@ -24,7 +24,7 @@ from results.analysis.rows import (
     is_partial,
     lenders_of,
 )
-from results.audit.scores import REMEDY, unlike_metrics
+from results.audit import REMEDY, unlike_metrics
 from results.experiments.cell import NAMED, NOT_RECORDED, Cell, ExperimentRow
 from results.experiments.experiment import ArmPerplexity, Experiment, values_of
 from results.experiments.runs_of_cells import runs_of_cells

@@ -18,9 +18,9 @@ from elmo.common.errors import InputError, excerpt, interrupts_kept
 from elmo.common.files import plain_json
 from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
-from results.breakdown.group_files import GroupsUnreadable, add_groups, reads_otherwise
 from results.records.environment import Environment, describe_environment
 from results.records.example_scores import write_confidences, write_examples, write_predictions
+from results.records.group_files import GroupsUnreadable, add_groups, reads_otherwise
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name
 from results.records.metric import Grouping
 from results.records.record import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
-from results.breakdown.group_files import add_groups
+from results.records.group_files import add_groups
 from results.records.metric import Grouping
 from tasks.data.datasets import hash_of_files
 from tasks.squad.data import SquadExample, SquadReader, read_squad

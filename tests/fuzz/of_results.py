@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from elmo.common.files import write_json
-from results.breakdown.group_files import GroupsUnreadable, add_groups, read_groups
 from results.experiments.experiment_file import load_experiment
 from results.records.example_scores import (
     ExamplesUnreadable,
@@ -14,6 +13,7 @@ from results.records.example_scores import (
     write_examples,
     write_predictions,
 )
+from results.records.group_files import GroupsUnreadable, add_groups, read_groups
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record, write_record

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from elmo.common.errors import InputError
-from results.breakdown.group_files import groups_path, read_groups
 from results.records.example_scores import write_examples
+from results.records.group_files import groups_path, read_groups
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping
 from tasks.batch import SPLITS

@@ -14,8 +14,8 @@ import torch
 
 from elmo import random_bilm, save_bilm
 from elmo.common.files import read_json
-from results.breakdown.group_files import groups_path, read_groups
 from results.records.example_scores import read_predictions
+from results.records.group_files import groups_path, read_groups
 from results.records.identity import PREDICTIONS_NAME, Identity, record_path
 from results.records.record import read_record
 from results.records.sweep_manifest import read_manifests

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import results.audit.__main__
+import results.audit
 from elmo.common.files import read_json, write_json
-from results.audit.runs import audit, unsafe_name
-from results.audit.scores import rescored
+from results.audit import audit, rescored, unsafe_name
 from results.publish import generated
 from results.publish import main as publish
 from results.records.collect import PUBLISHED, FoundRecord, collect
@@ -27,7 +26,7 @@ CODE = "0f1e2d3c" * 5
 
 
 def run_audit(capsys, *arguments):
-    status = results.audit.__main__.main([str(argument) for argument in arguments])
+    status = results.audit.main([str(argument) for argument in arguments])
     return status, capsys.readouterr().out
 
 

@@ -11,7 +11,7 @@ from results.analysis.names import metric_title
 from results.analysis.paper_scores import load_paper, relative_error_cut
 from results.analysis.rows import Group, Row
 from results.analysis.verdict import verdict
-from results.breakdown.gains import kinds_of
+from results.breakdown import kinds_of
 from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.collect import collect
 from results.tables.fill import Selection, fill_all
@@ -167,12 +167,11 @@ def _comparisons(row: Row) -> list[tuple[Row, tuple[Group, Group]]]:
 
 def _add_kinds(values: Values, row: Row, paths: dict[str, Path]) -> None:
     """Scores and gains on kinds of test examples; a text names the kind by the first long word of its label."""
-    for name, kinds in (kinds_of(row, paths) or {}).items():
-        for kind in kinds:
-            long = [word[:6] for word in kind.label.split() if len(word) > 3]
-            counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
-            word = kind.label if counted or not long else long[0]
-            _add_row(values, kind.row, f", {name}: {kind.label}", (word,))
+    for kind in kinds_of(row, paths)[0]:
+        long = [word[:6] for word in kind.label.split() if len(word) > 3]
+        counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
+        word = kind.label if counted or not long else long[0]
+        _add_row(values, kind.row, f", {kind.by}: {kind.label}", (word,))
 
 
 def _add_paper(values: Values, data: str, task: str) -> None:

@@ -138,7 +138,7 @@ def test_other_numbers_are_mistakes(text, published):
 
 
 def test_the_interval_of_a_gain_is_that_of_the_table(published):
-    interval = published.rows["paper", "sst5"].interval()
+    interval = published.rows["paper", "sst5"][0].interval
     text = f"SST-5: +10.50 ({interval.low:+.1f} to {interval.high:+.1f})"
     assert mistakes(Path("page.md"), text, published) == []
     assert len(mistakes(Path("page.md"), text.replace(f"{interval.high:+.1f}", "+99.9"), published)) == 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elmo.common.errors import InputError
-from results.audit.runs import audit
+from results.audit import audit
 from results.records.collect import FoundRecord
 from results.records.example_scores import read_confidences, read_examples
 from results.records.identity import CONFIDENCES_NAME, RECORD_NAME, also_name

@@ -1,1 +1,0 @@
-"""Checks of records against the files next to them, and against each other."""

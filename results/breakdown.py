@@ -1,0 +1,208 @@
+"""`python -m results.breakdown`: the gain on each kind of test examples, one table for each task and data set.
+
+Both compared arms are scored on the examples of each kind alone, as if the test set had no others.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elmo.common.errors import command_parser, exit_status
+from results.analysis.names import metric_of
+from results.analysis.rows import Group, Row, Table, arm_titles, train_fraction
+from results.analysis.units import unit_numbers
+from results.records.collect import FoundRecord
+from results.records.group_files import GroupsUnreadable, groups_above, reads_otherwise
+from results.records.metric import Grouping, Metric
+from results.records.printing import printable, write
+from results.tables.fill import fill_all
+from results.tables.run_options import add_choices, choose
+from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
+from results.tables.writers import LAYOUTS, lay_out
+
+FEWEST = 4  # kinds with fewer test examples are left out
+MANY = (
+    "of twenty intervals without any true gain, one is expected to exclude zero: a single row is a hint, no finding",
+    f"kinds with fewer than {FEWEST} test examples are left out",
+)
+_NO_SCORES = "the runs have no score for each test example (examples.json.gz), so kinds of examples cannot be compared"
+_DESCRIPTION = """\
+Shows where a gain comes from: the scores of the two compared arms on each kind of test examples, such as short and long
+ones, with the gain and its 95 % interval. Each task defines its kinds; runs write their labels to
+RUNS_DIR/test_sets. For runs without labels, see `python -m tasks.groups --help`."""
+
+_EPILOG = """\
+examples:
+  python -m results.breakdown                          your own runs, in results/runs
+  python -m results.breakdown --published --data paper
+  python -m results.breakdown --published --compare ARM ARM --format md"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of test examples: the distinction, its label, how many there are, and both arms scored on them."""
+
+    by: str
+    label: str
+    examples: int
+    row: Row
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the tables; returns the exit status: 1 if there is nothing to show."""
+    parser = command_parser("results.breakdown", _DESCRIPTION, _EPILOG)
+    add_choices(parser)
+    parser.add_argument("--format", choices=LAYOUTS, default="text", help="default: text")
+    options = parser.parse_args(argv)
+    return exit_status("results.breakdown", lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> int:
+    chosen = choose(options)
+    if chosen.mistake:
+        write(chosen.mistake, sys.stderr)
+        return 2
+    table = fill_all(chosen.collection, chosen.selection)
+    if not table.rows:
+        write(chosen.nothing, sys.stderr)
+        for finding in table.findings:
+            write(f"{finding.kind}: {finding.text}\n", sys.stderr)
+        return 1
+    sheets, notes = breakdown_page(table, chosen.collection.found)
+    lay_out(sheets, [("Notes", notes)], options.format)
+    return 0 if sheets else 1
+
+
+def breakdown_page(table: Table, records: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
+    """A sheet for each task and data set, and the notes below them."""
+    of_rows, missing = break_down(table.rows, records)
+    sheets, intervals = [], []
+    for row, kinds in of_rows:
+        titles, rows = arm_titles(table.compared, row.pair or ()), [kind.row for kind in kinds]
+        columns: list[Column] = [
+            ("by", "l", [kind.by for kind in kinds]),
+            ("test examples", "l", [kind.label for kind in kinds]),
+            ("n", "r", [f"{kind.examples:,}" for kind in kinds]),
+        ]
+        for number, arm in enumerate(table.compared):
+            columns.append((titles[arm], "l", [shown_score(of_kind.groups[number]) for of_kind in rows]))
+        sheets.append(sheet_of(f"{row.title}, {row.metric_title()}", [*columns, *gain_columns(rows)]))
+        intervals += [(row.title, of_kind.interval) for of_kind in rows]
+    if not sheets:
+        first, second = (printable(table.titles[arm]) for arm in table.compared)
+        no_pair = f"no task has runs of both {first} and {second}; --compare A B names other features"
+        return [], missing or [no_pair]
+    return sheets, [*interval_legend(intervals), *MANY, *missing]
+
+
+def break_down(rows: Sequence[Row], records: Sequence[FoundRecord]) -> tuple[list[tuple[Row, list[Kind]]], list[str]]:
+    """The rows that compare two arms with their kinds of test examples, and for those without any a line that says why.
+
+    Args:
+        rows: Tasks with data and settings.
+        records: Those that they were made from.
+    """
+    paths = {item.record.fingerprint: item.path for item in records}
+    of_rows, missing = [], list[str]()
+    for row in rows:
+        if not row.pair:
+            continue
+        try:
+            kinds, reason = kinds_of(row, paths)
+        except GroupsUnreadable as error:
+            missing.append(str(error))
+            continue
+        of_rows += [(row, kinds)] if kinds else []
+        missing += [f"{row.title}: {reason}"] if reason else []
+    return of_rows, missing
+
+
+def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
+    """The kinds of test examples of a row, of distinctions with several of them; without any, the reason.
+
+    Args:
+        row: Both arms.
+        paths: Where each record is, by fingerprint.
+
+    Raises:
+        GroupsUnreadable: The file of groups is damaged.
+    """
+    pair = row.pair
+    runs = [run for group in pair or () for run in group.examples if run]
+    metric = metric_of(pair[0].records[0], runs[0][0]) if pair and runs else None
+    if pair is None or metric is None or not all(_gives(metric, group, len(runs[0])) for group in pair):
+        return [], _NO_SCORES
+    groupings = _groupings(pair[0], len(runs[0]), paths)
+    if not groupings:
+        what = f"task={row.task} data={row.data} data_dir=DIR runs_dir=RUNS_DIR"
+        return [], f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
+    single = min(len(group.records) for group in pair) == 1
+    lenders = [own for own in row.lenders if single and _gives(metric, own.group, len(runs[0]))]
+    kinds = []
+    for name, grouping in groupings.items():
+        for number, label in enumerate(grouping.labels):
+            chosen = [i for i, of_example in enumerate(grouping.of) if of_example == number]
+            if len(chosen) >= FEWEST:
+                lent = [replace(own, group=_only(own.group, chosen, metric)) for own in lenders]
+                groups = [_only(group, chosen, metric) for group in pair]
+                of_kind = replace(row, groups=groups, others=(), paper=None, lenders=lent)
+                kinds.append(Kind(name.replace("_", " "), label, len(chosen), of_kind))
+    counts = Counter(kind.by for kind in kinds)
+    if several := [kind for kind in kinds if counts[kind.by] > 1]:
+        return several, ""
+    only = "; ".join(f"{kind.by}: {kind.label}" for kind in kinds)
+    found = f"only one kind of test examples ({only})" if only else "no kind of test examples"
+    return [], f"nothing to compare: {found} has {FEWEST} of them or more"
+
+
+def _gives(metric: Metric, group: Group, count: int) -> bool:
+    """Whether all runs of the group have so many examples, and their counts give the metric."""
+    return all(run and len(run) == count and metric.of_examples(run) is not None for run in group.examples)
+
+
+def _groupings(group: Group, count: int, paths: Mapping[str, Path]) -> dict[str, Grouping]:
+    """The ways to group the examples of these runs' test set, by name; several folds are joined.
+
+    Args:
+        group: The runs.
+        count: The number of test examples.
+        paths: Where each record is.
+    """
+    joined: dict[str, Grouping] | None = None
+    for record in group.runs:
+        if record.identity.seed != group.seeds[0]:
+            continue
+        path = None if reads_otherwise(record.identity) else paths.get(record.fingerprint)
+        known = groups_above(path, record.identity.task, record.data_hashes) if path else None
+        groups = dict(known.groups) if known else {}
+        if record.limit is not None or train_fraction(record) != 1:  # kinds of the whole training set are not theirs
+            groups = {name: grouping for name, grouping in groups.items() if not grouping.from_train}
+        joined = groups if joined is None else _joined(joined, groups)
+    return {name: grouping for name, grouping in (joined or {}).items() if len(grouping.of) == count}
+
+
+def _joined(first: Mapping[str, Grouping], second: Mapping[str, Grouping]) -> dict[str, Grouping]:
+    """The groupings that both folds have, over the examples of both."""
+    return {
+        name: replace(grouping, of=[*grouping.of, *second[name].of])
+        for name, grouping in first.items()
+        if name in second and list(second[name].labels) == list(grouping.labels)
+    }
+
+
+def _only(group: Group, chosen: Sequence[int], metric: Metric) -> Group:
+    """The group as if its test set had only these examples; each has the number of its unit, where that is known."""
+    records, runs = [], []
+    for record, run in zip(group.records, group.examples, strict=True):
+        assert run is not None  # see `_gives`
+        numbers = unit_numbers(record, run, metric.unit)
+        runs.append([{**run[i], metric.unit: numbers[i]} if numbers else run[i] for i in chosen])
+        records.append(replace(record, scores={"test": {group.metric: metric.of_examples(runs[-1]) or 0.0}}))
+    return Group(group.features, group.settings, records, runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
