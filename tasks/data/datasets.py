@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
@@ -34,10 +31,6 @@ MOST_NAMED = 3  # of the files that a split lacks
 MOST_SHARED: dict[Split, float] = {"train": 0.1, "dev": 0.5}
 FEW_EXAMPLES = 5  # of a label in train; from fewer a model hardly learns it
 MOST_LABELS = 5  # named in a warning
-# Seconds for which a failed request to the hub is not repeated: without a network it takes half a minute, and every run
-# of a sweep would wait for it. Not longer, because later runs may have a network again.
-PAUSE = 60
-_failed: dict[tuple[str | None, ...], tuple[float, str]] = {}  # time and reason, by request; () for the hub itself
 Example = TypeVar("Example", bound=HasId)
 
 
@@ -195,16 +188,12 @@ class DataSource:
             return
         import datasets
 
-        if time.monotonic() - _failed.get((), (-math.inf, ""))[0] >= PAUSE and (reason := _unreachable()):
-            _failed[()] = time.monotonic(), reason
         hub = self._hub
-        found = self._asked(
-            self.used[0],
-            self._hub.splits[self.used[0]],
-            lambda: datasets.load_dataset_builder(hub.path, hub.name, revision=hub.revision),
+        builder = self._asked(
+            self.used[0], lambda: datasets.load_dataset_builder(hub.path, hub.name, revision=hub.revision)
         )
-        if not Path(found.cache_dir).is_dir():
-            raise DownloadNeeded(hub.path, found.info.download_size)
+        if not Path(builder.cache_dir).is_dir():
+            raise DownloadNeeded(hub.path, builder.info.download_size)
 
     def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
         """The examples of a split.
@@ -359,9 +348,7 @@ class DataSource:
         import datasets
 
         data, hub = f"data={self.config.name}", self._hub
-        rows = self._asked(
-            split, name, lambda: datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name)
-        )
+        rows = self._asked(split, lambda: datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name))
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
         if absent:
             raise self._wrong_columns(f"the columns {', '.join(absent)}", rows.column_names)
@@ -376,38 +363,26 @@ class DataSource:
             columns[ours] = _labelled(values, rows.features[theirs])
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
-    def _asked(self, split: Split, name: str, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 (of the datasets library)
-        """The hub's answer to a request about a split, by the hub's name for it; a failed one is not repeated soon."""
-        hub = self._hub
+    def _asked(self, split: Split, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 (of the datasets library)
+        """The hub's answer to a request about a split; that of its library's cache if the hub cannot be reached."""
         files = " and ".join(map(str, self._paths(split))) or "a file"
-        request = (hub.path, hub.name, hub.revision, name)
-        when, reason = _failed.get(request, (-math.inf, ""))
-        if time.monotonic() - when < PAUSE:
-            raise self._not_found(split, files, f"not asked again for {PAUSE} s after {reason}")
         if not self._rows:  # a request may take long
-            print(f"data={self.config.name}: found no {files}; loading {hub.path} from the hub", file=sys.stderr)
+            print(f"data={self.config.name}: found no {files}; loading {self._hub.path} from the hub", file=sys.stderr)
         library = logging.getLogger("huggingface_hub")
         level = library.level
         library.setLevel(logging.ERROR)  # it warns of each attempt; the error below says what to do
-        when, before = _failed.get((), (-math.inf, ""))
-        unreachable = time.monotonic() - when < PAUSE
+        unreachable = _unreachable()
         try:
             with _from_cache() if unreachable else nullcontext():
                 return ask()
-        except (OSError, ValueError, RuntimeError) as error:  # datasets raises all three if the hub is unreachable
-            reason = f"not asked for {PAUSE} s after {before}" if unreachable else f"{type(error).__name__}: {error}"
-            _failed[request] = time.monotonic(), reason
-            if isinstance(error, ConnectionError) and not unreachable:
-                _failed[()] = _failed[request]
-            raise self._not_found(split, files, reason) from error
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = unreachable or f"{type(error).__name__}: {error}"
+            raise InputError(
+                f"data={self.config.name}: the {split} split was found neither as {files}, nor on the hub as "
+                f"{self._hub.path!r} ({reason}){self._further(split)}. {self._advice}"
+            ) from error
         finally:
             library.setLevel(level)
-
-    def _not_found(self, split: Split, files: str, reason: str) -> InputError:
-        return InputError(
-            f"data={self.config.name}: the {split} split was found neither as {files}, nor on the hub as "
-            f"{self._hub.path!r} ({reason}){self._further(split)}. {self._advice}"
-        )
 
     def _no_examples(self, split: Split) -> InputError:
         named = ", ".join(map(str, self._paths(split)[:MOST_NAMED])) or "its rows on the hub"
@@ -431,14 +406,14 @@ class DataSource:
         return "data" if self.config.task else f"datasets.{self.config.name}"
 
 
+@cache
 def _unreachable() -> str:
-    """Why the hub cannot be reached now; empty if it can. Its library tries for 25 s to find out."""
+    """Why this process cannot reach the hub; empty if it can. The hub's library tries for 25 s at each request."""
+    import requests
     from huggingface_hub import constants
 
     try:
-        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=5).close()
-    except HTTPError:  # an answer
-        return ""
+        requests.head(constants.ENDPOINT, timeout=5)
     except OSError as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -446,7 +421,7 @@ def _unreachable() -> str:
 
 @contextmanager
 def _from_cache() -> Iterator[None]:
-    """Answers requests to the hub from the cache of its library, at once: without a network each takes 25 s."""
+    """Answers requests to the hub from the cache of its library, at once."""
     from datasets import config
     from huggingface_hub import constants
 

@@ -2,14 +2,16 @@
 
 import json
 import re
+from functools import cache
 from types import SimpleNamespace
-from urllib.error import URLError
 
 import datasets
 import pytest
+import requests
 
 from elmo.download import folder
 from results.records.record import read_record
+from tasks.data.datasets import _unreachable
 from tasks.running.config import run_config, typed_config
 from tasks.sweeps import runs as sweep_runs
 from tests.tasks.making import SMALL
@@ -147,16 +149,16 @@ class TestPlan:
         """Its library would try again for 25 s."""
         tried, offline = [], []
 
-        def refuse(request, timeout):
-            tried.append(request.full_url)
-            raise URLError("no network")
+        def refuse(url, timeout):
+            tried.append(url)
+            raise requests.ConnectionError("no network")
 
         def builder(path, *args, **settings):
             offline.append((path, datasets.config.HF_HUB_OFFLINE))
             raise ConnectionError(path)
 
-        monkeypatch.setattr("tasks.data.datasets._failed", {})
-        monkeypatch.setattr("tasks.data.datasets.urlopen", refuse)
+        monkeypatch.setattr("tasks.data.datasets._unreachable", cache(_unreachable.__wrapped__))
+        monkeypatch.setattr(requests, "head", refuse)
         monkeypatch.setattr(datasets, "load_dataset_builder", builder)
         code, out, _ = command(
             *("-m", "task=ner,snli", "data=paper", "features=glove", "device=cpu", "--plan"),
