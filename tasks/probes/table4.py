@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from pathlib import Path
 
@@ -39,7 +39,7 @@ SHIPPED_SENSES = {
 }
 MINI_TASKS = ("ner", "sst5", "snli", "srl", "coref")  # SQuAD's passages are no sentences
 TABLE, EXPLORER = "table4.md", "senses.json"
-STATIC_NEIGHBOURS = 8
+STATIC_NEIGHBOURS, NEIGHBOURS, SENSES_SHOWN = 8, 2, 3
 
 _DESCRIPTION = """\
 Shows Table 4 of the paper: for each sense of WORD one use, the nearest other uses by the biLM's top layer, and once the
@@ -60,7 +60,7 @@ class WordUses:
     Attributes:
         word: as spelled in the sentences.
         source: the name of the sentences.
-        uses: all uses.
+        uses: all uses, at least two.
         vectors: of the uses, of length one, (uses, dim).
         senses: of each use; empty where it is not known.
     """
@@ -80,38 +80,27 @@ class WordUses:
     @cached_property
     def points(self) -> Floats:
         """The uses in two dimensions, their first principal components, (uses, 2)."""
-        centred = self.vectors - self.vectors.mean(axis=0)
-        left, lengths, _ = np.linalg.svd(centred, full_matrices=False)
-        found: Floats = np.zeros((len(self.uses), 2), dtype=np.float32)
-        shown = min(2, lengths.size)
-        found[:, :shown] = left[:, :shown] * lengths[:shown]
-        return found
+        left, lengths, _ = np.linalg.svd(self.vectors - self.vectors.mean(axis=0), full_matrices=False)
+        points: Floats = left[:, :2] * lengths[:2]
+        return points
 
     @property
     def parts_of_speech(self) -> list[str]:
         """Of each use, as its sense says; empty where the sense is not known or no key of WordNet."""
         return [entry_of(sense).rsplit("%", 1)[1] if SENSE.fullmatch(sense) else "" for sense in self.senses]
 
-    def nearest_sense(self, use: int) -> str:
-        """The sense of the nearest other use whose sense is known; empty if there is none."""
-        return self._nearest(use, self.senses)
-
-    def right(self, labels: Sequence[str]) -> tuple[int, int]:
-        """How many uses with a label (a sense, a part of speech) have a nearest such use of the same, and of how many.
-
-        Args:
-            labels: of the uses; empty where it is not known.
-        """
-        known = [i for i, label in enumerate(labels) if label]
-        return sum(labels[i] == self._nearest(i, labels) for i in known), len(known)
-
-    def _nearest(self, use: int, labels: Sequence[str]) -> str:
+    def nearest_label(self, use: int, labels: Sequence[str]) -> str:
+        """The label (a sense, a part of speech) of the nearest other use that has one; empty if there is none."""
         return next((labels[j] for j in self.neighbours[use] if labels[j]), "")
 
-    def queries(self, most: int) -> list[int]:
-        """The first use of each sense that has two uses or more, the most frequent senses first."""
-        counts = Counter(sense for sense in self.senses if sense)
-        return [list(self.senses).index(sense) for sense, count in counts.most_common(most) if count > 1]
+    def right(self, labels: Sequence[str]) -> int:
+        """How many uses with a label have a nearest such use of the same."""
+        return sum(label == self.nearest_label(i, labels) for i, label in enumerate(labels) if label)
+
+    def shown(self, use: int) -> str:
+        """A use with the words around it and, if it is known, its sense."""
+        sense = self.senses[use]
+        return self.uses[use].context("*", "*") + (f" ({sense})" if sense else "")
 
 
 def by_chance(labels: Sequence[str]) -> float:
@@ -121,48 +110,39 @@ def by_chance(labels: Sequence[str]) -> float:
 
 
 def find_uses(
-    word: str, source: str, lines: Sequence[InputLine], senses: Mapping[tuple[int, int], str], bilm: Bilm
+    word: str, source: str, lines: Sequence[InputLine], sense_of: Callable[[Use], str], bilm: Bilm
 ) -> WordUses:
-    """The uses of a word in these lines.
-
-    Args:
-        word: as spelled in the lines.
-        source: the name of the lines.
-        lines: sentences.
-        senses: by the number of a line, counted from 1, and the position of the word in it.
-        bilm: its top layer gives the vectors.
-    """
+    """The uses of a word in these lines, with the vectors of the biLM's top layer."""
     uses, vectors = uses_of(lines, word, bilm, bilm.n_layers - 1)
     if len(uses) < 2:
         raise InputError(f"{source}: expected two uses of {word!r} or more, found {len(uses)}. Name another word")
-    return WordUses(word, source, uses, vectors, [senses.get((use.line, use.position), "") for use in uses])
+    return WordUses(word, source, uses, vectors, list(map(sense_of, uses)))
 
 
 def shipped_uses(word: str, bilm: Bilm) -> WordUses:
     """The uses in the sentences that come with the suite: those with a sense first, then the mini data's."""
     lines = list(read_lines(SENTENCES))
-    known = {tuple(line.words) for line in lines}
-    added = [words for words in mini_sentences() if word in words and words not in known]
+    shipped = {tuple(line.words) for line in lines}
+    added = [words for words in mini_sentences() if word in words and words not in shipped]
     lines += [InputLine(number, list(words)) for number, words in enumerate(added, start=len(lines))]
-    senses = {}
-    for line in lines[: len(known)]:
-        for position, found in enumerate(line.words):
-            ends = SHIPPED_SENSES.get(found, {})
-            sense = next((sense for sense, last in ends.items() if line.number < last), "")
-            senses[line.number + 1, position] = sense
-    return find_uses(word, "the shipped sentences", lines, senses, bilm)
+    ends = SHIPPED_SENSES.get(word, {})
+
+    def sense_of(use: Use) -> str:
+        return next((sense for sense, last in ends.items() if use.line <= last), "")
+
+    return find_uses(word, "the shipped sentences", lines, sense_of, bilm)
 
 
 @cache
 def mini_sentences() -> list[tuple[str, ...]]:
     """The sentences of the mini data, each once."""
-    found: dict[tuple[str, ...], None] = {}
+    sentences: dict[tuple[str, ...], None] = {}
     for name in MINI_TASKS:
         config = typed_config([f"task={name}", "data=mini"])
         source = DataSource(config.data, config.data_dir)
-        examples = chain.from_iterable(source.load(config.task, split).examples for split in SPLITS)
-        found |= dict.fromkeys(chain.from_iterable(map(config.task.texts, examples)))
-    return list(found)
+        for split in SPLITS:
+            sentences |= dict.fromkeys(chain(*map(config.task.texts, source.load(config.task, split).examples)))
+    return list(sentences)
 
 
 def semcor_uses(word: str, path: Path, bilm: Bilm) -> WordUses:
@@ -175,7 +155,7 @@ def semcor_uses(word: str, path: Path, bilm: Bilm) -> WordUses:
         for instance in sentence.instances
         if instance.end == instance.start + 1
     }
-    return find_uses(word, "SemCor", lines, senses, bilm)
+    return find_uses(word, "SemCor", lines, lambda use: senses.get((use.line, use.position), ""), bilm)
 
 
 def glove_words(word: str) -> list[str]:
@@ -187,55 +167,50 @@ def glove_words(word: str) -> list[str]:
     return [words[i] for i, _ in nearest(matrix[row], matrix, STATIC_NEIGHBOURS, [row])]
 
 
-def table(found: WordUses, static: Sequence[str], k: int, most: int) -> list[tuple[str, str, str]]:
-    """The lines of Table 4: what is asked for, its sense, and the nearest to it."""
-    lines = [("GloVe", found.word, ", ".join(static) or "it has no vector for the word")]
-    for query in found.queries(most):
-        asked, *near = (_with_sense(found, use) for use in (query, *found.neighbours[query][:k]))
-        lines += [("biLM", asked if number == 0 else "", line) for number, line in enumerate(near)]
+def table(of: WordUses, static: Sequence[str]) -> list[tuple[str, str, str]]:
+    """The lines of Table 4: what is asked for and the nearest to it, for the first use of the most frequent senses."""
+    lines = [("GloVe", of.word, ", ".join(static) or "it has no vector for the word")]
+    for sense, count in Counter(filter(None, of.senses)).most_common(SENSES_SHOWN):
+        if count > 1:
+            query = list(of.senses).index(sense)
+            first, *more = map(of.shown, of.neighbours[query][:NEIGHBOURS])
+            lines += [("biLM", of.shown(query), first), *(("biLM", "", line) for line in more)]
     return lines
 
 
-def summary(found: WordUses) -> str:
+def summary(of: WordUses) -> str:
     """How often the nearest use has the same sense and, if uses differ in it, the same part of speech."""
-    same, known = found.right(found.senses)
-    unknown = len(found.uses) - known
-    without = f"; {unknown} more uses have no sense" if unknown else ""
-    share = f"{same} of {known} uses of {found.word!r} with a sense have a nearest such use of the same sense"
-    parts = found.parts_of_speech
-    spoken = f", {found.right(parts)[0]} one of the same part of speech ({by_chance(parts):.1f})"
-    return (
-        f"{share} ({by_chance(found.senses):.1f} expected of one drawn at random)"
-        f"{spoken if len({*filter(None, parts)}) > 1 else ''}{without}"
+    senses, parts = of.senses, of.parts_of_speech
+    known = len(list(filter(None, senses)))
+    text = (
+        f"{of.right(senses)} of {known} uses of {of.word!r} with a sense have a nearest such use of the same sense "
+        f"({by_chance(senses):.1f} expected of one drawn at random)"
     )
+    if len({*filter(None, parts)}) > 1:
+        text += f", {of.right(parts)} one of the same part of speech ({by_chance(parts):.1f})"
+    return text + (f"; {len(senses) - known} more uses have no sense" if known < len(senses) else "")
 
 
-def explorer(found: WordUses, static: Sequence[str]) -> dict[str, object]:
+def explorer(of: WordUses, static: Sequence[str]) -> dict[str, object]:
     """The uses of a word as the report shows them."""
-    points = found.points / max(float(np.abs(found.points).max()), 1e-12)
+    points = of.points / max(float(np.abs(of.points).max()), 1e-12)
     return {
-        "word": found.word,
-        "senses": list(dict.fromkeys(filter(None, found.senses))),
+        "word": of.word,
+        "senses": list(dict.fromkeys(filter(None, of.senses))),
         "static": list(static),
-        "summary": summary(found),
+        "summary": summary(of),
         "uses": [
             {
                 "text": use.context("*", "*"),
                 "x": round(float(x), 3),
                 "y": round(float(y), 3),
-                "sense": found.senses[i] or found.nearest_sense(i),
-                "known": bool(found.senses[i]),
-                "nearest": found.neighbours[i][0],
+                "sense": sense or of.nearest_label(i, of.senses),
+                "known": bool(sense),
+                "nearest": of.neighbours[i][0],
             }
-            for i, (use, (x, y)) in enumerate(zip(found.uses, points, strict=True))
+            for i, (use, sense, (x, y)) in enumerate(zip(of.uses, of.senses, points, strict=True))
         ],
     }
-
-
-def _with_sense(found: WordUses, use: int) -> str:
-    """A use with the words around it and, if it is known, its sense."""
-    sense = found.senses[use]
-    return found.uses[use].context("*", "*") + (f" ({sense})" if sense else "")
 
 
 def _markdown(lines: Sequence[tuple[str, str, str]], note: str) -> str:
@@ -251,16 +226,15 @@ def _show(options: argparse.Namespace) -> None:
     static = glove_words(options.word)
     shipped = shipped_uses(options.word, bilm)
     sources = [shipped, *([semcor_uses(options.word, options.semcor, bilm)] if options.semcor else [])]
-    for found in sources:
-        print(f"{found.source}, {len(found.uses)} uses:")
-        for source, asked, near in table(found, static, options.k, options.queries):
+    for of in sources:
+        print(f"{of.source}, {len(of.uses)} uses:")
+        for source, asked, near in table(of, static):
             print(f"  {source:6}{asked}\n        -> {near}" if asked else f"        -> {near}")
-        print(f"  {summary(found)}\n")
+        print(f"  {summary(of)}\n")
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
-        counts = ". ".join(f"In {found.source} {summary(found)}" for found in sources)
-        note = f"By the top layer of `{options.weights}`. {counts}"
-        text = _markdown(table(shipped, static, options.k, options.queries), note)
+        counts = ". ".join(f"In {of.source} {summary(of)}" for of in sources)
+        text = _markdown(table(shipped, static), f"By the top layer of `{options.weights}`. {counts}")
         (options.write / TABLE).write_text(text, encoding="utf-8")
         words = [explorer(shipped_uses(word, bilm), glove_words(word)) for word in SHIPPED_SENSES]
         write_json(options.write / EXPLORER, {"weights": options.weights, "words": words})
@@ -274,13 +248,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--semcor", metavar="FILE", type=Path, help="SemCor as JSON lines, as task=wsd_probe reads it")
     parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE} and {EXPLORER}; no text of SemCor")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
-    parser.add_argument("-k", type=int, default=2, help="neighbours of each use (default: 2)")
-    parser.add_argument("--queries", metavar="N", type=int, default=3, help="senses to show (default: 3)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
-    options = parser.parse_args(given)
-    if options.k < 1 or options.queries < 1:
-        parser.error("-k and --queries must be at least 1")
-    return exit_status("tasks.probes.table4", lambda: _show(options))
+    return exit_status("tasks.probes.table4", partial(_show, parser.parse_args(given)))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ def test_neighbours_are_those_at_the_smallest_angle():
 
 
 def test_only_uses_with_a_sense_are_counted():
-    assert FOUND.nearest_sense(4) == "a"  # at 40 degrees: 15 has no sense, 10 is "a"
-    assert FOUND.right(FOUND.senses) == (4, 5)
+    assert FOUND.nearest_label(4, FOUND.senses) == "a"  # at 40 degrees: 15 has no sense, 10 is "a"
+    assert FOUND.right(FOUND.senses) == 4
     assert table4.summary(FOUND) == (
         "4 of 5 uses of 'play' with a sense have a nearest such use of the same sense (2.0 expected of one drawn at "
         "random); 1 more uses have no sense"
@@ -57,8 +57,8 @@ def test_parts_of_speech_are_counted_next_to_senses():
     """At 0 and 10 degrees two senses of the noun, at 90 and 100 of the verb; at 40 a noun, whose nearest is a noun."""
     keys = ["play%1:04:00::", "play%1:10:00::", "play%2:33:00::", "play%2:36:00::", "play%1:04:00::", ""]
     found = uses(*keys, vectors=FOUND.vectors)
-    assert found.right(found.senses) == (0, 5)
-    assert found.right(found.parts_of_speech) == (5, 5)
+    assert found.right(found.senses) == 0
+    assert found.right(found.parts_of_speech) == 5
     # by chance: each of three nouns draws one of the two others among four, each of two verbs the other one
     assert ", 5 one of the same part of speech (2.0); 1 more uses have no sense" in table4.summary(found)
     assert "part of speech" not in table4.summary(FOUND)  # "a" and "b" do not say it
@@ -71,11 +71,13 @@ def test_two_dimensions_keep_the_distances_of_vectors_that_have_two():
 
 
 def test_the_table_asks_for_the_first_use_of_each_frequent_sense():
-    lines = table(FOUND, ["game", "player"], k=1, most=2)
+    lines = table(FOUND, ["game", "player"])
     assert lines == [
         ("GloVe", "play", "game, player"),
         ("biLM", "w3 *play* on (b)", "w4 *play* on (b)"),
+        ("biLM", "", "w5 *play* on (b)"),
         ("biLM", "w1 *play* on (a)", "w2 *play* on (a)"),
+        ("biLM", "", "w6 *play* on"),
     ]
 
 
