@@ -50,24 +50,8 @@ class HasLabel(HasId, Protocol):
         """The label; "" if there is none."""
 
 
-class HasSpans(HasId, Protocol):
-    """A sentence with labelled spans, such as `TaggedText`."""
-
-    @property
-    def words(self) -> Sentence:
-        """The words."""
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """The spans, which do not overlap."""
-
-    @property
-    def offsets(self) -> Offsets:
-        """The places of the words in raw text; () for a file."""
-
-
 LabelledExample = TypeVar("LabelledExample", bound=HasLabel)
-TaggedExample = TypeVar("TaggedExample", bound=HasSpans)
+TaggedExample = TypeVar("TaggedExample", bound=TaggedText)
 
 
 class Classifier(Head):

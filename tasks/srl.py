@@ -19,12 +19,12 @@ from torch.nn import functional
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping
-from tasks.batch import Batch, FeatureBatch, Sentence, Split
+from tasks.batch import Batch, FeatureBatch, Split
 from tasks.data.conll2012 import read_documents
-from tasks.data.offset_tokens import Offsets, OffsetTokeniser
+from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.raw_text import raw_text, word_list
 from tasks.data.tag_schemes import Span, may_follow_in_iob2, spans_of
-from tasks.kinds import Tagging
+from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
 from tasks.modules.crf import TagRules, best_tags, padded
 from tasks.modules.recurrence import AlternatingHighwayLstm
@@ -42,31 +42,23 @@ KINDS = {"V": "verbal", "N": "nominal", "J": "adjectival"}  # by the first lette
 
 
 @dataclass(frozen=True)
-class SrlExample:
+class SrlExample(TaggedText):
     """A predicate and its arguments; or a sentence without predicates, which is trained on and never scored.
+
+    Its id is that of the sentence and the predicate's position. Spans are in their order; among them are V and
+    continuations, such as C-ARG1.
 
     Attributes:
         sentence: document, part and first line of the sentence; the predicates of a sentence share it.
-        words: the tokens.
         predicate: its position; None in a sentence without predicates.
         pos: the predicate's part of speech, "" without one.
-        spans: the arguments, which do not overlap, in their order; among them V and continuations, such as C-ARG1.
         first: whether it is the first example of its sentence.
-        offsets: the places of the words in raw text; () for a file.
     """
 
-    sentence: str
-    words: Sentence
+    sentence: str = ""
     predicate: int | None = None
     pos: str = ""
-    spans: tuple[Span, ...] = ()
     first: bool = True
-    offsets: Offsets = ()
-
-    @property
-    def id(self) -> str:
-        """The sentence and the predicate's position."""
-        return self.sentence if self.predicate is None else f"{self.sentence}:{self.predicate}"
 
 
 def read_frames(path: Path) -> list[SrlExample]:
@@ -76,37 +68,13 @@ def read_frames(path: Path) -> list[SrlExample]:
         for sentence in document.sentences:
             name = f"{document.id}.{document.part}:{sentence.line}"
             if not sentence.frames:
-                examples.append(SrlExample(name, sentence.words))
+                examples.append(SrlExample(name, sentence.words, sentence=name))
             for number, frame in enumerate(sentence.frames):
-                pos = sentence.pos[frame.predicate]
+                at, pos = frame.predicate, sentence.pos[frame.predicate]
                 examples.append(
-                    SrlExample(name, sentence.words, frame.predicate, pos, frame.arguments, first=number == 0)
+                    SrlExample(f"{name}:{at}", sentence.words, frame.arguments, (), name, at, pos, first=number == 0)
                 )
     return examples
-
-
-def raw_predicate(name: str, fields: Mapping[str, Any]) -> SrlExample:
-    """A sentence with one predicate: `text` with the predicate between asterisks, or `tokens` and `predicate`.
-
-    Raises:
-        ValueError: the predicate is missing, or there is more than one.
-    """
-    if "tokens" in fields:
-        words, predicate = word_list(fields["tokens"], "tokens"), fields.get("predicate")
-        if not isinstance(predicate, int) or not 0 <= predicate < len(words):
-            expected = f"expected the position of a token, 0 to {len(words) - 1}, as predicate"
-            raise ValueError(f"{expected}, found {excerpt(predicate)}")
-        return SrlExample(name, words, predicate)
-    text = raw_text(fields, "text")
-    marks = list(MARKED.finditer(text))
-    if len(marks) != 1:
-        raise ValueError(f"expected one predicate between asterisks, as in Ada *sold* the boat, found {len(marks)}")
-    tokens = OffsetTokeniser(inner_cuts=False)(MARKED.sub(rf"{INVISIBLE}\1{INVISIBLE}", text))  # keeps the places
-    first, past = tokens.covering(*marks[0].span(1))
-    if past - first > 1:
-        found = ", ".join(tokens.words[first:past])
-        raise ValueError(f"expected one token between asterisks, found {past - first}: {found}. Mark one of them")
-    return SrlExample(name, tokens.words, first, offsets=tokens.offsets)
 
 
 @dataclass
@@ -189,22 +157,17 @@ class DeepSrl(Head):
 
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
         """The best valid BIO tags of each example; there are no scores of transitions."""
-        (text,) = features
-        return self._named(self._best(self._emissions(text, batch), text.mask))
+        return [tags for tags, _ in self.decode_with_probabilities(features, batch)]
 
     def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
         """The tags, each with its probability by the softmax over all tags of its token."""
         (text,) = features
         emissions = self._emissions(text, batch)
-        paths = self._best(emissions, text.mask)
+        paths = best_tags(emissions, self.rules.between, self.rules.first, self.rules.last, text.mask)
         shares = emissions.float().softmax(dim=-1).gather(2, padded(paths, text.mask).unsqueeze(2)).squeeze(2).tolist()
-        return [(tags, own[: len(tags)]) for tags, own in zip(self._named(paths), shares, strict=True)]
-
-    def _best(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
-        return best_tags(emissions, self.rules.between, self.rules.first, self.rules.last, mask)
-
-    def _named(self, paths: Sequence[Sequence[int]]) -> list[list[str]]:
-        return [[self.tags[number] for number in path] for path in paths]
+        return [
+            ([self.tags[number] for number in path], row[: len(path)]) for path, row in zip(paths, shares, strict=True)
+        ]
 
 
 class Argument(NamedTuple):
@@ -259,14 +222,11 @@ def srl_scores(
     scores = add_units(span_scores(right, guessed), "sentence", sentences)
     by_kind = {}
     for kind in (*KINDS.values(), OTHER):
-        pairs = [
-            pair
-            for *pair, pos in zip(right, guessed, predicates, strict=True)
-            if pos is not None and kind_of(pos) == kind
-        ]
-        if pairs:
-            values = span_scores(*zip(*pairs, strict=True)).values
-            by_kind[kind] = {**values, "gold": sum(len(gold) for gold, _ in pairs), "predicates": len(pairs)}
+        places = [place for place, pos in enumerate(predicates) if pos is not None and kind_of(pos) == kind]
+        if places:
+            gold_of, guessed_of = ([arguments[place] for place in places] for arguments in (right, guessed))
+            counts = {"gold": sum(map(len, gold_of)), "predicates": len(places)}
+            by_kind[kind] = {**span_scores(gold_of, guessed_of).values, **counts}
     scores.details["predicates"] = by_kind
     return scores
 
@@ -287,7 +247,22 @@ class Srl(Tagging[SrlExample, SrlSettings]):
 
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> SrlExample:
         """A sentence and its predicate: `text` with *one* word between asterisks, or `tokens` and `predicate`."""
-        return raw_predicate(name, fields)
+        if "tokens" in fields:
+            words, predicate = word_list(fields["tokens"], "tokens"), fields.get("predicate")
+            if not isinstance(predicate, int) or not 0 <= predicate < len(words):
+                expected = f"expected the position of a token, 0 to {len(words) - 1}, as predicate"
+                raise ValueError(f"{expected}, found {excerpt(predicate)}")
+            return SrlExample(f"{name}:{predicate}", words, sentence=name, predicate=predicate)
+        text = raw_text(fields, "text")
+        marks = list(MARKED.finditer(text))
+        if len(marks) != 1:
+            raise ValueError(f"expected one predicate between asterisks, as in Ada *sold* the boat, found {len(marks)}")
+        tokens = OffsetTokeniser(inner_cuts=False)(MARKED.sub(rf"{INVISIBLE}\1{INVISIBLE}", text))  # keeps the places
+        first, past = tokens.covering(*marks[0].span(1))
+        if past - first > 1:
+            found = ", ".join(tokens.words[first:past])
+            raise ValueError(f"expected one token between asterisks, found {past - first}: {found}. Mark one of them")
+        return SrlExample(f"{name}:{first}", tokens.words, (), tokens.offsets, name, first)
 
     def example_fields(self, example: SrlExample) -> dict[str, Any]:
         """The words and the predicate's position."""

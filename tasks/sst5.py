@@ -25,6 +25,7 @@ from tasks.task import Head
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 NEUTRAL = LABELS.index("neutral")
+DIGITS = tuple(map(str, range(len(LABELS))))  # of labels in a tree
 SHAPE = "a tree such as (3 (2 It) (3 works))"
 # Only spaces and tabs separate words: a word may contain a no-break space.
 TOKEN = re.compile(r"\(|\)|[^() \t]+")
@@ -140,28 +141,23 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
         token, column = match[0], match.start() + 1
         if not path and nodes:
             raise ValueError(f"unbalanced brackets: the tree ends before column {column}, expected nothing after it")
-        if token == "(":
-            if path and path[-1].label is None:
-                raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found a bracket")
+        if path and path[-1].label is None and token != ")":
+            if token not in DIGITS:
+                found = "a bracket" if token == "(" else excerpt(token)
+                raise ValueError(f"expected a label from {DIGITS[0]} to {DIGITS[-1]} at column {column}, found {found}")
+            path[-1].label = int(token)
+        elif token == "(":
             if path:
                 path[-1].subtrees += 1
             path.append(_Open(column, len(words)))
         elif token == ")":
             nodes.append(_closed(path.pop(), len(words)))
-        elif path[-1].label is None:
-            path[-1].label = _label(token, column)
         else:
             path[-1].words += 1
             words.append(token)
     if path:
         raise ValueError(f"unbalanced brackets: expected {len(path)} more closing at the end")
     return tuple(words), nodes
-
-
-def _label(token: str, column: int) -> int:
-    if token not in ("0", "1", "2", "3", "4"):
-        raise ValueError(f"expected a label from 0 to {len(LABELS) - 1} at column {column}, found {excerpt(token)}")
-    return int(token)
 
 
 def _closed(node: _Open, end: int) -> Node:

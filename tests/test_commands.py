@@ -33,7 +33,6 @@ PROMISED = {
     "tasks.groups",
     "tasks.predict",
     "tasks.run",
-    "tasks.squad.predict",
     "tasks.text",
     "tasks.word2vec",
 }

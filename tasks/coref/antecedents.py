@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,32 +14,6 @@ from tasks.coref.spans import Chains, Scorer, Span
 # The distance of two spans, counted in spans: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64 and more.
 BUCKET_STARTS = (1, 2, 3, 4, 5, 8, 16, 32, 64)
 VALUES_AT_ONCE = 1 << 23  # numbers in the largest tensor; 32 MB
-
-
-class _Pairs(NamedTuple):
-    """What the scores of pairs are made of: the scorer's first layer, applied to each part.
-
-    Attributes:
-        spans: representations, (spans, span_dim).
-        mention_scores: (spans,).
-        speakers: (spans,).
-        own: the first layer on g_i and the genre, with its bias, (spans, hidden).
-        other: on g_j, (spans, hidden).
-        product: its weights on g_i * g_j, (hidden, span_dim).
-        distance: on the distance, (buckets, hidden).
-        speaker: on other and same speaker, (2, hidden).
-        most: antecedents of each span.
-    """
-
-    spans: Tensor
-    mention_scores: Tensor
-    speakers: Tensor
-    own: Tensor
-    other: Tensor
-    product: Tensor
-    distance: Tensor
-    speaker: Tensor
-    most: int
 
 
 class Antecedents(nn.Module):
@@ -86,44 +59,34 @@ class Antecedents(nn.Module):
         """
         count = len(spans)
         of_span, of_other, of_product, of_distance, of_speaker, of_genre = self.scorer.part_weights()
-        pairs = _Pairs(
-            spans,
-            mention_scores,
-            speakers,
-            own=spans @ of_span + self.scorer.first.bias + self.dropout(self.genre(genre)) @ of_genre,
-            other=spans @ of_other,
-            product=of_product.t(),
-            distance=self.dropout(self.distance.weight) @ of_distance,
-            speaker=self.dropout(self.speaker.weight) @ of_speaker,
-            most=min(self.most, max(count - 1, 1)),
-        )
+        own = spans @ of_span + self.scorer.first.bias + self.dropout(self.genre(genre)) @ of_genre  # (spans, hidden)
+        other, by_product = spans @ of_other, of_product.t()  # (spans, hidden), (hidden, span_dim)
+        distance = self.dropout(self.distance.weight) @ of_distance  # (buckets, hidden)
+        speaker = self.dropout(self.speaker.weight) @ of_speaker  # (2, hidden), for other and same speaker
+        most = min(self.most, max(count - 1, 1))
+
+        def block(start: int, end: int) -> Tensor:
+            """The scores of the antecedents of the spans from start to end, (end - start, antecedents)."""
+            first = max(0, start - most)  # the first antecedent of any of them
+            targets, others = slice(start, end), slice(first, end)
+            numbers = torch.arange(first, end, device=spans.device)  # (others,)
+            back = numbers[start - first :] - numbers.unsqueeze(1)  # (others, targets), the distances
+            weighted = (spans[targets].unsqueeze(1) * by_product).flatten(0, 1)  # (targets * hidden, span_dim)
+            joint = (spans[others] @ weighted.t()).view(*back.shape, -1)  # (others, targets, hidden)
+            same = speakers[others].unsqueeze(1) == speakers[targets]  # (others, targets)
+            of_pair = nn.functional.embedding(buckets(back), distance), nn.functional.embedding(same.long(), speaker)
+            hidden = joint + own[targets] + other[others].unsqueeze(1) + of_pair[0] + of_pair[1]
+            scores = self.scorer.after_first(hidden)  # (others, targets)
+            scores = scores + mention_scores[targets] + mention_scores[others].unsqueeze(1)
+            wanted = numbers[start - first :].unsqueeze(1) - torch.arange(1, most + 1, device=numbers.device)
+            by_distance = scores.t().gather(1, (wanted - first).clamp(min=0))  # (targets, antecedents)
+            return by_distance.masked_fill(wanted < 0, float("-inf"))
+
         edges = [*range(0, count, at_once or max(1, VALUES_AT_ONCE // of_product.numel())), count]
         again = torch.is_grad_enabled() and len(edges) > 2
-        scores = torch.cat(
-            [
-                checkpoint(self._block, pairs, *block, use_reentrant=False) if again else self._block(pairs, *block)
-                for block in pairwise(edges)
-            ]
-        )  # (spans, antecedents)
+        blocks = [checkpoint(block, *edge, use_reentrant=False) if again else block(*edge) for edge in pairwise(edges)]
+        scores = torch.cat(blocks)  # (spans, antecedents)
         return torch.cat([scores.new_zeros(count, 1), scores], dim=1)
-
-    def _block(self, pairs: _Pairs, start: int, end: int) -> Tensor:
-        """The scores of the antecedents of the spans from start to end, (end - start, antecedents)."""
-        first = max(0, start - pairs.most)  # the first antecedent of any of them
-        targets, others = slice(start, end), slice(first, end)
-        numbers = torch.arange(first, end, device=pairs.spans.device)  # (others,)
-        back = numbers[start - first :] - numbers.unsqueeze(1)  # (others, targets), the distances
-        weighted = (pairs.spans[targets].unsqueeze(1) * pairs.product).flatten(0, 1)  # (targets * hidden, span_dim)
-        joint = (pairs.spans[others] @ weighted.t()).view(*back.shape, -1)  # (others, targets, hidden)
-        same = pairs.speakers[others].unsqueeze(1) == pairs.speakers[targets]  # (others, targets)
-        distance = nn.functional.embedding(buckets(back), pairs.distance)
-        speaker = nn.functional.embedding(same.long(), pairs.speaker)
-        hidden = joint + pairs.own[targets] + pairs.other[others].unsqueeze(1) + distance + speaker
-        scores = self.scorer.after_first(hidden)  # (others, targets)
-        scores = scores + pairs.mention_scores[targets] + pairs.mention_scores[others].unsqueeze(1)
-        wanted = numbers[start - first :].unsqueeze(1) - torch.arange(1, pairs.most + 1, device=numbers.device)
-        by_distance = scores.t().gather(1, (wanted - first).clamp(min=0))  # (targets, antecedents)
-        return by_distance.masked_fill(wanted < 0, float("-inf"))
 
 
 def buckets(distances: Tensor) -> Tensor:

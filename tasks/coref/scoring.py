@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo.common.errors import InputError
 from results.records.metric import Metric, Ratio
 from tasks.metrics import Scores
 
@@ -50,16 +49,11 @@ def score_documents(gold: Sequence[Sequence[Chain]], predicted: Sequence[Sequenc
     """The scores of predicted chains; details have the precision and recall of each metric.
 
     Args:
-        gold: the chains of each document.
+        gold: the chains of each document; a mention is in one chain.
         predicted: the predicted chains of each document, in the same order.
-
-    Raises:
-        InputError: a mention is twice in a document, or a chain has no mention.
     """
     examples = []
-    for number, (key, response) in enumerate(zip(gold, predicted, strict=True), start=1):
-        check_chains(key, f"gold chains of document {number}")
-        check_chains(response, f"predicted chains of document {number}")
+    for key, response in zip(gold, predicted, strict=True):
         counts = _links(key, response) | _mentions_and_chains(key, response)
         without = _mentions_and_chains(_no_singletons(key), _no_singletons(response))
         examples.append(counts | {name + WITHOUT_SINGLETONS: count for name, count in without.items()})
@@ -71,24 +65,6 @@ def score_documents(gold: Sequence[Sequence[Chain]], predicted: Sequence[Sequenc
             details[name] = {"precision": precision, "recall": recall}
     values = {name: float(metric.score(sums, len(examples))) for name, metric in COREF_METRICS.items()}
     return Scores(values, details, examples)
-
-
-def check_chains(chains: Sequence[Chain], where: str) -> None:
-    """Raises an InputError if a mention is twice in the chains of a document, or a chain has none.
-
-    Args:
-        chains: of one document.
-        where: names the document in the message.
-    """
-    if not all(chains):
-        raise InputError(f"{where}: expected at least one mention in each chain, found a chain without any. Remove it")
-    repeated = [mention for mention, count in Counter(m for chain in chains for m in chain).items() if count > 1]
-    if repeated:
-        start, end = repeated[0]
-        raise InputError(
-            f"{where}: expected each mention once, found tokens {start} to {end} (exclusive, from 0) more than once, "
-            f"in one chain or in two ({len(repeated)} such mentions). Keep one of them"
-        )
 
 
 def most_similar(similarity: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -66,28 +66,15 @@ def read_coref(path: Path) -> list[CorefExample]:
     return [_example(document) for document in read_documents(path)]
 
 
-def raw_document(name: str, fields: Mapping[str, Any]) -> CorefExample:
-    """A document of raw text without speakers, genre and chains: `text`, or `sentences` of words.
-
-    Raises:
-        ValueError: there is neither.
-    """
-    if "sentences" not in fields:
-        tokens = OffsetTokeniser()(raw_text(fields, "text"))
-        sentences = tuple(sentences_of_tokens(tokens.words))
-        return CorefExample(name, sentences, ("",) * len(tokens), "", (), offsets=tokens.offsets)
-    given = fields["sentences"]
-    if not isinstance(given, list):
-        raise ValueError(f"expected a list of sentences as sentences, found {excerpt(given)}")
-    sentences = tuple(word_list(words, "a sentence") for words in given)
-    return CorefExample(name, sentences, ("",) * sum(map(len, sentences)), "", ())
-
-
 def _example(document: ConllDocument) -> CorefExample:
     chain_of: dict[Span, int] = {}
-    mentions = list(_mentions(document))
-    for span, number in mentions:
-        chain_of.setdefault(span, number)  # a span is in one chain: the scorer counts it once
+    before = repeated = 0
+    for sentence in document.sentences:
+        for mention in sentence.mentions:
+            span = before + mention.start, before + mention.end
+            repeated += span in chain_of
+            chain_of.setdefault(span, mention.chain)  # a span is in one chain: the scorer counts it once
+        before += len(sentence.words)
     by_chain: dict[int, list[Span]] = {}
     for span in sorted(chain_of):
         by_chain.setdefault(chain_of[span], []).append(span)
@@ -97,17 +84,8 @@ def _example(document: ConllDocument) -> CorefExample:
         tuple(chain.from_iterable(sentence.speakers for sentence in document.sentences)),
         document.genre,
         tuple(map(tuple, by_chain.values())),
-        len(mentions) - len(chain_of),
+        repeated,
     )
-
-
-def _mentions(document: ConllDocument) -> Iterator[tuple[Span, int]]:
-    """The mentions in tokens of the document, and their chains."""
-    before = 0
-    for sentence in document.sentences:
-        for mention in sentence.mentions:
-            yield (before + mention.start, before + mention.end), mention.chain
-        before += len(sentence.words)
 
 
 class Coref(Task[CorefExample, CorefSettings]):
@@ -129,8 +107,16 @@ class Coref(Task[CorefExample, CorefSettings]):
         return read_coref(path)
 
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> CorefExample:
-        """A document: `text`, or `sentences` of words."""
-        return raw_document(name, fields)
+        """A document without speakers, genre and chains: `text`, or `sentences` of words."""
+        offsets: Offsets = ()
+        if "sentences" not in fields:
+            tokens = OffsetTokeniser()(raw_text(fields, "text"))
+            sentences, offsets = sentences_of_tokens(tokens.words), tokens.offsets
+        elif isinstance(fields["sentences"], list):
+            sentences = [word_list(words, "a sentence") for words in fields["sentences"]]
+        else:
+            raise ValueError(f"expected a list of sentences as sentences, found {excerpt(fields['sentences'])}")
+        return CorefExample(name, tuple(sentences), ("",) * sum(map(len, sentences)), "", (), offsets=offsets)
 
     def prediction_fields(self, example: CorefExample, prediction: Chains) -> dict[str, Any]:
         """The words, and the mentions of each chain."""

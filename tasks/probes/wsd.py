@@ -159,39 +159,30 @@ def _of_xml(path: Path) -> list[SenseSentence]:
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two for its encoding
         line = error.position[0] if isinstance(error, ElementTree.ParseError) else 1
         raise InputError(f"{path}, line {line}: expected XML: {error}. Get the file again") from error
-    gold = _gold_keys(_gold_path(path))
+    gold = _gold_keys(path.with_name(path.name.removesuffix(XML) + GOLD))
     sentences = []
     for sentence in root.iter("sentence"):
-        name = f"{path.name}:{sentence.get('id')}"
-        tagged: list[TaggedToken] = []
-        for word in sentence:
-            if not (word.text or "").strip():
-                raise InputError(
-                    f"{path}, sentence {sentence.get('id')}: expected a word, found none. Correct the file"
-                )
-            tagged.append((str(word.text), *(_tagged(path, word, gold) if word.tag == "instance" else (None, ()))))
-        sentences.append(_sentence(name, path, tagged))
+        name = sentence.get("id")
+        try:
+            tagged = [_xml_token(word, gold) for word in sentence]
+        except ValueError as error:
+            raise InputError(f"{path}, sentence {name}: {error}. Correct the file") from error
+        sentences.append(_sentence(f"{path.name}:{name}", path, tagged))
     return sentences
 
 
-def _tagged(path: Path, word: ElementTree.Element, gold: Mapping[str, Sequence[str]]) -> tuple[str, Sequence[str]]:
-    """The entry and the gold keys of an instance."""
-    name, lemma, part_of_speech = (word.get(key, "") for key in ("id", "lemma", "pos"))
+def _xml_token(word: ElementTree.Element, gold: Mapping[str, Sequence[str]]) -> TaggedToken:
+    text, name, lemma, part_of_speech = (word.text or "", *(word.get(key, "") for key in ("id", "lemma", "pos")))
+    if not text.strip():
+        raise ValueError("expected a word, found none")
+    if word.tag != "instance":
+        return text, None, ()
     if not lemma or part_of_speech not in NUMBERS:
-        raise InputError(
-            f"{path}, instance {name}: expected a lemma and one of {', '.join(NUMBERS)}, found {excerpt(lemma)} and "
-            f"{excerpt(part_of_speech)}. Correct the file"
-        )
+        found = f"{excerpt(lemma)} and {excerpt(part_of_speech)}"
+        raise ValueError(f"instance {name}: expected a lemma and one of {', '.join(NUMBERS)}, found {found}")
     if name not in gold:
-        raise InputError(
-            f"{path}, instance {name}: expected a line with its id in {_gold_path(path).name}, found none. "
-            "Correct one of them"
-        )
-    return f"{lemma}%{NUMBERS[part_of_speech]}", gold[name]
-
-
-def _gold_path(xml: Path) -> Path:
-    return xml.with_name(xml.name.removesuffix(XML) + GOLD)
+        raise ValueError(f"instance {name}: expected a line with its id in the file *{GOLD}, found none")
+    return text, f"{lemma}%{NUMBERS[part_of_speech]}", gold[name]
 
 
 def _gold_keys(path: Path) -> dict[str, list[str]]:

@@ -15,7 +15,6 @@ from elmo.common.errors import InputError, excerpt, not_utf8
 from elmo.common.files import parse_json
 from tasks.batch import Sentence, Split
 from tasks.data.offset_tokens import OffsetTokeniser, Tokens
-from tasks.data.raw_text import raw_text
 
 SELECT_ON = ("files", "train_articles", "official_dev")
 
@@ -85,51 +84,6 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
         is_training_file = path.name.startswith("train")
         if is_training_file != (reader.select_on == "train_articles"):
             return []
-    tokenise = OffsetTokeniser()
-    examples: list[SquadExample] = []
-    for _, title, article in _wanted(_articles(path), f"{path}, article", split, reader):
-        where = f"{path}, article {excerpt(title)}"
-        for row, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-            inside = f"{where}, paragraph {row}"
-            passage = _passage(title, _get(paragraph, "context", str, inside), tokenise, inside)
-            for question in _get(paragraph, "qas", list, inside):
-                examples.append(_example(question, passage, tokenise, path, inside, answered))
-    return examples
-
-
-def raw_question(name: str, fields: Mapping[str, Any]) -> SquadExample:
-    """A question of raw text, `question`, about a passage, `context`, without an answer."""
-    tokenise = OffsetTokeniser()
-    context, question = raw_text(fields, "context"), raw_text(fields, "question")
-    return SquadExample(name, Passage("", context, tokenise(context)), tokenise(question).words)
-
-
-def _wanted(titled: Sequence[Any], where: str, split: Split, reader: SquadReader) -> list[tuple[int, str, Any]]:
-    """Number, title and content of those articles or rows that a split takes from its file."""
-    titles = [_get(one, "title", str, f"{where} {number}") for number, one in enumerate(titled)]
-    dev = held_out(titles, reader.dev_share) if reader.select_on == "train_articles" and split != "test" else None
-    numbered = enumerate(zip(titles, titled, strict=True))
-    return [(n, title, one) for n, (title, one) in numbered if dev is None or (title in dev) == (split == "dev")]
-
-
-def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
-    """The questions in rows of the hub: `id`, `title`, `context`, `question`, `answers` of lists."""
-    tokenise = OffsetTokeniser()
-    passages: dict[tuple[str, str], Passage] = {}
-    examples = []
-    for number, title, row in _wanted(rows, f"{split}, row", split, reader):
-        where = f"{split}, row {number}"
-        context = _get(row, "context", str, where)
-        if (title, context) not in passages:
-            passages[title, context] = _passage(title, context, tokenise, where)
-        answers = _get(row, "answers", dict, where)
-        texts, starts = _get(answers, "text", list, where), _get(answers, "answer_start", list, where)
-        listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-        examples.append(_example({**row, "answers": listed}, passages[title, context], tokenise, Path("hub"), where))
-    return examples
-
-
-def _articles(path: Path) -> list[Any]:
     try:
         content = parse_json(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -139,14 +93,55 @@ def _articles(path: Path) -> list[Any]:
             f"{path}, line {error.lineno}: expected one JSON object as in SQuAD 1.1, found no JSON: {error.msg}. "
             "Is it a file of this task?"
         ) from error
-    return _get(content, "data", list, str(path))
+    return _examples(_get(content, "data", list, str(path)), str(path), split, reader, answered)
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
+    """The questions in rows of the hub: `id`, `title`, `context`, `question`, `answers` of lists."""
+    articles = []
+    for number, row in enumerate(rows):
+        where = f"{split}, row {number}"
+        title, context = _get(row, "title", str, where), _get(row, "context", str, where)
+        answers = _get(row, "answers", dict, where)
+        texts, starts = _get(answers, "text", list, where), _get(answers, "answer_start", list, where)
+        listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+        articles.append({"title": title, "paragraphs": [{"context": context, "qas": [{**row, "answers": listed}]}]})
+    return _examples(articles, split, split, reader)
+
+
+def _examples(
+    articles: Sequence[Any], where: str, split: Split, reader: SquadReader, answered: bool = True
+) -> list[SquadExample]:
+    """The questions of those articles that a split takes; equal passages of one title are one object."""
+    tokenise = OffsetTokeniser()
+    titles = [_get(article, "title", str, f"{where}, article {number}") for number, article in enumerate(articles)]
+    dev = held_out(titles, reader.dev_share) if reader.select_on == "train_articles" and split != "test" else None
+    passages: dict[tuple[str, str], Passage] = {}
+    examples: list[SquadExample] = []
+    for title, article in zip(titles, articles, strict=True):
+        if dev is not None and (title in dev) != (split == "dev"):
+            continue
+        titled = f"{where}, article {excerpt(title)}"
+        for row, paragraph in enumerate(_get(article, "paragraphs", list, titled)):
+            inside = f"{titled}, paragraph {row}"
+            context = _get(paragraph, "context", str, inside)
+            if (title, context) not in passages:
+                passages[title, context] = Passage(title, context, tokenise(context))
+            passage = passages[title, context]
+            if not len(passage.tokens):
+                found = excerpt(context)
+                raise InputError(f"{inside}: expected a passage with words, found {found}. Correct or remove it")
+            for question in _get(paragraph, "qas", list, inside):
+                name = f"{where}, question {excerpt(_get(question, 'id', str, inside))}"
+                examples.append(_example(question, passage, tokenise, name, answered))
+    return examples
 
 
 Value = TypeVar("Value")
 
 
 def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
-    """The value of a key, checked to be of the type in SQuAD's format."""
+    """The value of a key, checked to be of the type in SQuAD's format; text, that UTF-8 can encode it."""
     if not isinstance(holder, Mapping):
         found = f"a {type(holder).__name__}"
     elif key not in holder:
@@ -155,8 +150,13 @@ def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
         found = f"a {type(holder[key]).__name__}"
     else:
         value: Value = holder[key]
-        if isinstance(value, str):
-            _check_text(value, f"{where}, {key!r}")
+        try:
+            str(value if kind is str else "").encode()
+        except UnicodeEncodeError as error:  # JSON can escape half of a surrogate pair
+            raise InputError(
+                f"{where}, {key!r}: expected text, found half of a surrogate pair, {error.object[error.start]!r} at "
+                f"character {error.start}. Correct the escape, or write U+FFFD in its place"
+            ) from error
         return value
     raise InputError(
         f"{where}: expected an object with {key!r}, a {kind.__name__}, as in SQuAD 1.1, found {found}. "
@@ -164,35 +164,13 @@ def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
     )
 
 
-def _check_text(text: str, where: str) -> None:
-    """Raises an InputError for half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{where}: expected text, found half of a surrogate pair, {text[error.start]!r} at character "
-            f"{error.start}. Correct the escape, or write U+FFFD in its place"
-        ) from error
-
-
-def _passage(title: str, context: str, tokenise: OffsetTokeniser, where: str) -> Passage:
-    tokens = tokenise(context)
-    if not len(tokens):
-        raise InputError(f"{where}: expected a passage with words, found {excerpt(context)}. Correct or remove it")
-    return Passage(title, context, tokens)
-
-
-def _example(
-    row: object, passage: Passage, tokenise: OffsetTokeniser, path: Path, inside: str, answered: bool = True
-) -> SquadExample:
-    name = _get(row, "id", str, inside)
-    where = f"{path}, question {excerpt(name)}"
+def _example(row: Any, passage: Passage, tokenise: OffsetTokeniser, where: str, answered: bool) -> SquadExample:  # noqa: ANN401
     text = _get(row, "question", str, where)
     question = tokenise(text).words
     if not question:
         raise InputError(f"{where}: expected a question with words, found {excerpt(text)}. Correct or remove it")
     if not answered:
-        return SquadExample(name, passage, question)
+        return SquadExample(row["id"], passage, question)
     answers = _get(row, "answers", list, where)
     if not answers:
         raise InputError(
@@ -210,7 +188,7 @@ def _example(
         texts.append(gold)
         # Only the first answer's. "1" also occurs inside "1815": prefer occurrences that are whole tokens, if any.
         spans = spans or [passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins]
-    return SquadExample(name, passage, question, tuple(texts), tuple(dict.fromkeys(spans)), unaligned)
+    return SquadExample(row["id"], passage, question, tuple(texts), tuple(dict.fromkeys(spans)), unaligned)
 
 
 def _begins(answer: Mapping[str, Any], text: str, context: str, where: str) -> list[int]:

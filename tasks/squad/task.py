@@ -20,8 +20,10 @@ from torch import Tensor
 
 from results.records.metric import Grouping, mean_of
 from tasks.batch import Sentence, Split
+from tasks.data.offset_tokens import OffsetTokeniser
+from tasks.data.raw_text import raw_text
 from tasks.metrics import Scores, add_units
-from tasks.squad.data import SquadExample, SquadReader, raw_question, read_rows, read_squad
+from tasks.squad.data import Passage, SquadExample, SquadReader, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.task import Head, Task
 
@@ -65,7 +67,9 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> SquadExample:
         """A `question` about a passage, `context`."""
-        return raw_question(name, fields)
+        tokenise = OffsetTokeniser()
+        context, question = raw_text(fields, "context"), raw_text(fields, "question")
+        return SquadExample(name, Passage("", context, tokenise(context)), tokenise(question).words)
 
     def prediction_fields(self, example: SquadExample, prediction: tuple[int, int]) -> dict[str, Any]:
         """The answer and its characters in the passage."""

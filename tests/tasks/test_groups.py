@@ -52,7 +52,9 @@ def test_entities_are_seen_if_their_words_are_an_entity_of_training():
 
 def test_predicates_have_a_kind_and_sentences_without_one_have_none():
     words = ("It", "ran", "home")
-    examples = [SrlExample("a", words, 1, pos) for pos in ("VBD", "NN", "JJ", "IN")] + [SrlExample("b", words)]
+    examples = [SrlExample("a", words, predicate=1, pos=pos) for pos in ("VBD", "NN", "JJ", "IN")] + [
+        SrlExample("b", words)
+    ]
     groups = Srl(SrlSettings(), NoSettings()).groups(examples, [])
     assert groups["predicate"] == Grouping(["verbal", "nominal", "adjectival", "other"], [0, 1, 2, 3, None])
     assert groups["length"].of == [0, 0, 0, 0, None]

@@ -9,8 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from elmo.common.errors import InputError
-from tasks.coref.scoring import COREF_METRICS, check_chains, most_similar, score_documents
+from tasks.coref.scoring import COREF_METRICS, most_similar, score_documents
 
 A, B, C, D, E, F, G = ((i, i + 1) for i in range(7))
 GOLD = [[[A, B, C], [D, E], [F]]]  # one document
@@ -66,23 +65,6 @@ def test_the_declared_metrics_recompute_every_value_from_the_examples():
         scores = score_documents(*zip(*documents[:count], strict=True))
         assert len(scores.examples) == count
         assert {name: metric.of_examples(scores.examples) for name, metric in COREF_METRICS.items()} == scores.values
-
-
-@pytest.mark.parametrize(
-    ("chains", "message"),
-    [
-        ([[A, B], [C, A]], r"doc 7: expected each mention once, found tokens 0 to 1 .* Keep one"),
-        ([[A, B, A]], r"doc 7: expected each mention once, found tokens 0 to 1 "),
-        ([[A], []], r"doc 7: expected at least one mention in each chain"),
-    ],
-)
-def test_impossible_chains_are_an_error_with_the_document(chains, message):
-    with pytest.raises(InputError, match=message):
-        check_chains(chains, "doc 7")
-    with pytest.raises(InputError, match="gold chains of document 2"):
-        score_documents([[], chains], [[], []])
-    with pytest.raises(InputError, match="predicted chains of document 1"):
-        score_documents([[]], [chains])
 
 
 def test_the_assignment_equals_brute_force():
@@ -209,8 +191,5 @@ def test_the_official_scorer_on_its_own_test_files(official):
     for response in responses:
         key = data / f"{response.name.rsplit('-', 1)[0]}.key"
         gold, predicted = read_column_file(key), read_column_file(response)
-        if response.name in ("TC-A-7.response", "TC-A-8.response", "TC-A-9.response"):  # the scorer repairs them
-            with pytest.raises(InputError, match="predicted chains of document 1: expected each mention once"):
-                score_documents(gold, predicted)
-        else:
+        if response.name not in ("TC-A-7.response", "TC-A-8.response", "TC-A-9.response"):  # the scorer repairs them
             check_against(official, key, response, gold, predicted)

@@ -2,18 +2,25 @@
 
 import pytest
 
-from tasks.coref.task import raw_document
+from tasks.coref.head import CorefSettings
+from tasks.coref.task import Coref, CorefReader
 from tasks.data.offset_tokens import OffsetTokeniser
 from tasks.data.raw_text import fields_of_line, span_fields, tag_columns
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner import ColumnReader, Ner, NerSettings
 from tasks.snli import EsimSettings, PairReader, Snli
-from tasks.squad.data import raw_question
-from tasks.srl import raw_predicate
+from tasks.squad.data import SquadReader
+from tasks.squad.head import SquadSettings
+from tasks.squad.task import Squad
+from tasks.srl import Srl, SrlSettings
 from tasks.sst5 import Sst5, TreeReader
+from tasks.task import NoSettings
 
 raw_sentence = Ner(NerSettings(), ColumnReader()).from_raw
 raw_phrase = Sst5(BcnSettings(), TreeReader()).from_raw
+raw_document = Coref(CorefSettings(), CorefReader()).from_raw
+raw_predicate = Srl(SrlSettings(), NoSettings()).from_raw
+raw_question = Squad(SquadSettings(), SquadReader()).from_raw
 raw_pair = Snli(EsimSettings(), PairReader()).from_raw
 
 

@@ -64,5 +64,5 @@ def test_stretches_of_words():
 def test_words_around_a_predicate():
     words = ("Well", ",", "she", "never", "gave", "up", "her", "seat", ".")
     spans = (Span("ARG0", 2, 3), Span("ARGM-NEG", 3, 4), Span("V", 4, 6), Span("ARG1", 6, 8))
-    assert chance.around(SrlExample("", words, 4, "VBD", spans)) == ((2, 4), (6, 8))
-    assert chance.around(SrlExample("", ("Stop", "!"), 0, "VB", (Span("V", 0, 1),))) == ((0, 0), (1, 1))
+    assert chance.around(SrlExample("", words, spans, predicate=4, pos="VBD")) == ((2, 4), (6, 8))
+    assert chance.around(SrlExample("", ("Stop", "!"), (Span("V", 0, 1),), predicate=0, pos="VB")) == ((0, 0), (1, 1))

@@ -118,7 +118,7 @@ def test_a_wrong_line_of_semcor_is_named(tmp_path, row, expected):
         (
             XML,
             GOLD.splitlines()[0],
-            r"instance d0.s0.t1: expected a line with its id in some.gold.key.txt, found none",
+            r"instance d0.s0.t1: expected a line with its id in the file \*.gold.key.txt, found none",
         ),
         (XML, f"{GOLD}d0.s0.t2\n", r"some.gold.key.txt, line 3: expected an instance and its sense keys"),
         (XML, f"{GOLD}\n", r"some.gold.key.txt, line 3: expected an instance and its sense keys"),

@@ -1,4 +1,4 @@
-"""python -m tasks.squad.predict: answers to a SQuAD file with the saved model of a run."""
+"""Answers to a SQuAD file with the saved model of a run, which may be damaged."""
 
 import json
 from types import SimpleNamespace
@@ -9,18 +9,19 @@ import torch
 from elmo import InputError, random_bilm, save_bilm
 from tasks.data.datasets import SHIPPED
 from tasks.features.token_features import TokenFeatures
+from tasks.running.predict import load_model
 from tasks.running.saved_model import load_weights
-from tasks.squad.predict import main
 from tasks.training.trainer import TaskModel
 from tests.tasks.making import ELMO, change, keep, run_of
 
 QUESTIONS = SHIPPED / "squad" / "test.json"
 
 
-def test_a_run_without_weights(tmp_path, capsys):
-    assert main([str(tmp_path), str(QUESTIONS), str(tmp_path / "out.json")]) == 1
-    assert "weights.pt: no such file. Weights are kept by a run with keep_weights=true" in capsys.readouterr().err
-    assert not (tmp_path / "out.json").exists()
+def test_a_run_without_weights(tmp_path):
+    with pytest.raises(
+        InputError, match=r"weights\.pt: no such file\. Weights are kept by a run with keep_weights=true"
+    ):
+        load_model(tmp_path, "cpu", "squad")
 
 
 class TestKeptWeights:
@@ -46,8 +47,8 @@ class TestKeptWeights:
         for question, _ in asked:
             del question["answers"]
         (tmp_path / "unanswered.json").write_text(json.dumps(content), encoding="utf-8")
-        assert main([*map(str, (kept.path.parent, tmp_path / "unanswered.json", tmp_path / "out.json"))]) == 0
-        answers = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        model = load_model(kept.path.parent, "cpu", "squad")
+        answers = {one["id"]: one["answer"] for one in model.predict(model.read(tmp_path / "unanswered.json"))}
         assert list(answers) == [question["id"] for question, _ in asked]
         assert all(answers[question["id"]] in context for question, context in asked)
 

@@ -45,7 +45,7 @@ def test_training_files_without_predicates(examples):
 def test_one_example_for_each_predicate(examples):
     likes, singing, yes, slept = examples
     assert likes == SrlExample(
-        "a/b.3:2", WORDS, 1, "VBZ", (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4)), first=True
+        "a/b.3:2:1", WORDS, (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4)), (), "a/b.3:2", 1, "VBZ"
     )
     assert (singing.id, singing.words, singing.predicate, singing.pos) == ("a/b.3:2:3", WORDS, 3, "NN")
     assert singing.spans == (Span("ARG0", 0, 1), Span("ARGM-MNR", 2, 3), Span("V", 3, 4))
