@@ -13,10 +13,12 @@ from typing import Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.lstm import LstmPair, Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.options import SIZES, BilmOptions
+from elmo.bilm.recurrence import both_directions
 from elmo.bilm.sentences import END_OF_SENTENCE, Sentence, check_sentences, numbered_words, padded
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError
@@ -194,6 +196,42 @@ class Bilm(nn.Module):
             for direction, values, inside in zip(directions, x, kept, strict=True):
                 half = slice(direction * options.projection_dim, (direction + 1) * options.projection_dim)
                 result[layer + 1, rows, half] = values.index_select(0, inside)
+
+    def lstm_layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
+        """The outputs of each LSTM layer with gradients, (2, steps, sentences, projection_dim) each.
+
+        Args:
+            vectors: of the distinct words, (types, projection_dim); their precision is that of all products.
+            inputs: indices into `vectors`, (2, steps, sentences); see `elmo.pretrain.batches.TokenBatch`.
+            dropout: on the inputs of each layer.
+        """
+        options, dtype = self.options, vectors.dtype
+        # Single precision until here: the gradient of a frequent word is a sum over thousands of positions.
+        x = vectors.float().index_select(0, inputs.flatten()).to(dtype).view(*inputs.shape, -1)
+        outputs = []
+        for layer, pair in enumerate(self._pairs):
+            x = functional.dropout(x, dropout)
+            y = both_directions(
+                x,
+                torch.stack([lstm.weight for lstm in pair.lstms]).to(dtype),
+                torch.stack([lstm.bias for lstm in pair.lstms]),
+                torch.stack([lstm.projection for lstm in pair.lstms]).to(dtype),
+                (options.cell_clip, options.projection_clip),
+            )
+            x = y + x if options.skip_connections and layer > 0 else y
+            outputs.append(x)
+        return outputs
+
+    def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
+        """What the output layer reads in pretraining, (2 * steps * sentences, projection_dim), with gradients.
+
+        Args:
+            vectors: see `lstm_layers`.
+            inputs: see `lstm_layers`.
+            places: empty, since every input has a target.
+            dropout: on the inputs of each layer and on the result.
+        """
+        return functional.dropout(self.lstm_layers(vectors, inputs, dropout)[-1].flatten(0, 2), dropout)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The LSTMs of a biLM with gradients, for pretraining and tuning; `elmo.bilm.lstm` has those without.
+"""One LSTM layer of a biLM with gradients, for pretraining and tuning; `elmo.bilm.lstm` has those without.
 
 A step of both directions takes three kernel launches forward and three backward: one product reads input and state
 together, and the work between the products is one kernel on a GPU. Nothing waits for the host, so a GPU can capture it.
@@ -8,47 +8,15 @@ precision with a short range, and bilm-tf's files have no place for its two bias
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from elmo.bilm.fast import pointwise
-from elmo.bilm.lstm import ProjectedLstm
-from elmo.bilm.model import Bilm
 
 Clips = tuple[float | None, float | None]
 """Bounds of the cell and of the projected state, None for no bound; no gradient passes where one was reached."""
-
-
-def lstm_layers(bilm: Bilm, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
-    """Outputs of each LSTM layer, (2, steps, sentences, projection_dim) each.
-
-    Args:
-        bilm: has the LSTMs.
-        vectors: of the distinct words, (types, projection_dim).
-        inputs: indices into `vectors`, (2, steps, sentences); see `batches.TokenBatch`.
-        dropout: on the inputs of each layer.
-    """
-    options, dtype = bilm.options, vectors.dtype
-    # Single precision until here: the gradient of a frequent word is a sum over thousands of positions.
-    x = vectors.float().index_select(0, inputs.flatten()).to(dtype)
-    x = x.view(*inputs.shape, options.projection_dim)
-    found = []
-    for layer in range(options.n_layers):
-        x = functional.dropout(x, dropout)
-        lstms = [cast(ProjectedLstm, cast(nn.ModuleList, direction)[layer]) for direction in bilm.directions]
-        y = both_directions(
-            x,
-            torch.stack([lstm.weight for lstm in lstms]).to(dtype),
-            torch.stack([lstm.bias for lstm in lstms]),
-            torch.stack([lstm.projection for lstm in lstms]).to(dtype),
-            (options.cell_clip, options.projection_clip),
-        )
-        x = y + x if options.skip_connections and layer > 0 else y
-        found.append(x)
-    return found
 
 
 def both_directions(x: Tensor, weight: Tensor, bias: Tensor, projection: Tensor, clips: Clips = (None, None)) -> Tensor:

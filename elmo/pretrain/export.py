@@ -172,7 +172,7 @@ def export(core: Bilm | MaskedLm, output: Output, folder: Path, name: str, weigh
     return folder / name
 
 
-MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "exported files"}
+_MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
 
 
 def hardware(device: torch.device, world: int) -> str:
@@ -283,7 +283,7 @@ without blank lines, and text of fewer than 20 documents, are cut into stretches
 
 def _measured(facts: Mapping[str, Any], objective: Objective) -> str:
     rows = [
-        {"": MEASURED[name], **objective.figures(values)}
+        {"": _MEASURED[name], **objective.figures(values)}
         | {"predictions": f"{values['tokens']:,}", "words that are <UNK>": f"{values['unknown_rate']:.2%}"}
         for name, values in facts[objective.kind.replace(" ", "_")].items()
     ]

@@ -30,7 +30,6 @@ from elmo.common.progress import Meter
 from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batcher, BatchPlan, JoinedBatcher, MaskedBatcher, Text
 from elmo.pretrain.language_model import LanguageModel, word_vectors
 from elmo.pretrain.settings import Settings
-from elmo.pretrain.step import ALONE, Workers
 from elmo.sources.masked import MaskedLm, MaskedOptions
 
 TOKENS_AT_ONCE = 16_384  # when text is measured
@@ -71,13 +70,6 @@ class Objective(ABC):
     def figures(self, measured: Measured) -> dict[str, str]:
         """What is shown of a measured text, by headings."""
 
-    def batches(self, text: Text, settings: Settings, workers: Workers = ALONE) -> Batcher:
-        """The training batches of a text for one of the workers."""
-        tokens = settings.training.batch_tokens * workers.world
-        plan = BatchPlan(text.sentences, tokens, settings.seed, self.batcher.marks)
-        shared = plan, text.spelling, text.n_targets, workers.rank, workers.world
-        return self.batcher(*shared, seed=settings.seed, chosen=settings.masked.chosen)
-
     @torch.no_grad()
     def measure(
         self, model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32, meter: Meter | None = None
@@ -100,7 +92,7 @@ class Objective(ABC):
             arrays = text.spelling.ids[batch.types], batch.types, batch.inputs, batch.places, batch.targets
             spelled, types, inputs, places, targets = (torch.from_numpy(array).to(device) for array in arrays)
             vectors = word_vectors(model.core, types, spelled, batch.profile, dtype)
-            hidden = model.hidden(vectors, inputs, places, dropout=0.0)
+            hidden = model.core.hidden(vectors, inputs, places, dropout=0.0)
             for column, (read, wanted) in enumerate(
                 zip(hidden.chunk(columns), targets.flatten().chunk(columns), strict=True)
             ):

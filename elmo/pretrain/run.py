@@ -22,18 +22,17 @@ from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
-from elmo.pretrain.export import MEASURED, Output, card, export, find_output, hardware, load_model, load_output
+from elmo.pretrain.export import Output, card, export, find_output, hardware, load_model, load_output
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
 from elmo.pretrain.settings import Settings
-from elmo.pretrain.step import Workers, started
-from elmo.pretrain.train import CurveRow, RunFolder, check_finite, precision, train
+from elmo.pretrain.train import CurveRow, RunFolder, Workers, check_finite, precision, started, train
 
 
-class Start(NamedTuple):
-    """The initial model, the words that it predicts, and a hash of what was taken from other files."""
+class Given(NamedTuple):
+    """What a run takes from another model: the model itself or None, the words it predicts, and a hash of both."""
 
-    model: LanguageModel
+    model: LanguageModel | None
     vocabulary: list[str]
     taken: dict[str, str]
 
@@ -55,8 +54,8 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     if settings.wandb is not None:
         check_project(settings.wandb)
-    given, words = _given_model(settings), _given_words(settings)
-    if given is None:
+    given = _given(settings)  # loaded early, so that errors come before the text is read
+    if given.model is None:
         OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
     device = choose_device(settings.device)
     out = Path(settings.out)
@@ -67,15 +66,23 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
         shown = console if workers.first else Console(quiet=True)
         store = _store(settings, shown, workers)
         with alone(out / "lock", busy) if workers.first else nullcontext(), explain_full_disk(full):
-            start = given or _random(settings, words, store)
-            start.model.to(device)
-            _pretrain(settings, start, store, command, shown, workers)
+            model, vocabulary = given.model, given.vocabulary or store.vocabulary()
+            if model is None:
+                options = OBJECTIVES[settings.objective].options(settings, vocabulary)
+                model = LanguageModel.random(options, len(vocabulary), settings.seed)
+            _pretrain(settings, model.to(device), vocabulary, given.taken, store, command, shown, workers)
 
 
 def _pretrain(
-    settings: Settings, start: Start, store: TokenStore, command: list[str], console: Console, workers: Workers
+    settings: Settings,
+    model: LanguageModel,
+    vocabulary: list[str],
+    taken: dict[str, str],
+    store: TokenStore,
+    command: list[str],
+    console: Console,
+    workers: Workers,
 ) -> None:
-    model, vocabulary, taken = start
     out, device, objective = Path(settings.out), model.core.device, OBJECTIVES[settings.objective]
     identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world} | taken
     # Two checkpoints of weights and both averages, and two exports, in single precision.
@@ -131,7 +138,7 @@ def _pretrain(
         print_line(console, f"{spent}, {position.tokens_per_second:,.0f} tokens/s")
         for name, values in measured.items():
             if values:
-                print_line(console, f"{MEASURED[name]}: {objective.describe(values)}")
+                print_line(console, f"{name}: {objective.describe(values)}")
         print_line(console, f"{objective.title}: {target}")
         if facts["passes"] < 1:
             title, read = objective.title, f"{facts['passes']:.2%} of its text, less than one pass"
@@ -154,46 +161,30 @@ def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore
     return TokenStore.open(folder) if built is None else built
 
 
-def _random(settings: Settings, words: list[str] | None, store: TokenStore) -> Start:
-    """A new model that predicts these words, or those of the store."""
-    vocabulary = words or store.vocabulary()
-    taken = {"vocabulary_of.sha256": weights_hash({}, "\n".join(words))} if words else {}
-    options = OBJECTIVES[settings.objective].options(settings, vocabulary)
-    return Start(LanguageModel.random(options, len(vocabulary), settings.seed), vocabulary, taken)
-
-
-def _given_words(settings: Settings) -> list[str] | None:
-    """The words that another model predicts, if `vocabulary_of` names one; loaded as early as `init`."""
-    if settings.vocabulary_of is None:
-        return None
-    output = load_output(find_output(settings.vocabulary_of))
-    _require_tokeniser(settings, "vocabulary_of", output)
-    return output.vocabulary
-
-
-def _given_model(settings: Settings) -> Start | None:
-    """The model to continue from, if `init` names one; loaded early, so that errors come before the text is read."""
-    if settings.init is None:
-        return None
-    model, output = load_model(settings.init)
-    objective = OBJECTIVES[settings.objective]
-    if not isinstance(model.core, objective.core):
-        raise InputError(
-            f"init={settings.init}: expected a {objective.title}, since objective={settings.objective}, found another "
-            "model; name other weights, or the other objective"
-        )
-    _require_tokeniser(settings, "init", output)
-    # The content, since other files may replace those at its path.
-    options = "\n".join([model.core.options.canonical(), *output.vocabulary])
-    return Start(model, output.vocabulary, {"init.sha256": weights_hash(model.state_dict(), options)})
-
-
-def _require_tokeniser(settings: Settings, key: str, output: Output) -> None:
+def _given(settings: Settings) -> Given:
+    """The model that `init` names, or the words that the model predicts that `vocabulary_of` names, or nothing."""
+    model: LanguageModel | None
+    if settings.init is not None:
+        key, (model, output) = "init", load_model(settings.init)
+        objective = OBJECTIVES[settings.objective]
+        if not isinstance(model.core, objective.core):
+            raise InputError(
+                f"init={settings.init}: expected a {objective.title}, since objective={settings.objective}, found "
+                "another model; name other weights, or the other objective"
+            )
+        # The content, since other files may replace those at its path.
+        hashed = weights_hash(model.state_dict(), "\n".join([model.core.options.canonical(), *output.vocabulary]))
+    elif settings.vocabulary_of is not None:
+        key, model, output = "vocabulary_of", None, load_output(find_output(settings.vocabulary_of))
+        hashed = weights_hash({}, "\n".join(output.vocabulary))
+    else:
+        return Given(None, [], {})
     if output.tokenise != settings.tokenise:
         raise InputError(
             f"{key}={getattr(settings, key)} was trained with tokenise={output.tokenise}, this run has tokenise="
             f"{settings.tokenise}; use the same, or the words would not match"
         )
+    return Given(model, output.vocabulary, {f"{key}.sha256": hashed})
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,22 +24,78 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import TaskProgressColumn
+from torch import distributed
 
 from elmo.common.errors import InputError
 from elmo.common.files import read_own_json, replacing, require_space, write_json
 from elmo.common.processes import ahead
 from elmo.common.progress import print_line, progress_bar
 from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
-from elmo.pretrain.batches import Batcher, Text
+from elmo.pretrain.batches import Batcher, BatchPlan, Text
 from elmo.pretrain.corpus.token_store import Sentences, require
-from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.language_model import LanguageModel, Stepper, Upload
 from elmo.pretrain.objective import OBJECTIVES, Measured, Objective
 from elmo.pretrain.settings import Settings, Training
-from elmo.pretrain.step import ALONE, Stepper, Upload, Workers
 
 PREPARED = 16  # steps prepared ahead
 PREPARERS = 3  # threads that prepare them
 REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
+
+
+LONGEST_WAIT = timedelta(days=7)  # the first process may build a store of a large text
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The rank of this process, the number of processes, and the group in which they wait for each other."""
+
+    rank: int = 0
+    world: int = 1
+    waiting: distributed.ProcessGroup | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.rank == 0
+
+    def sum(self, tensor: torch.Tensor) -> None:
+        """Sums a tensor over all processes, in place."""
+        if self.world > 1:
+            distributed.all_reduce(tensor)
+
+    def agree(self, value: float) -> float:
+        """The value of the first process: clocks differ, and all must stop at the same step."""
+        if self.world == 1:
+            return value
+        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+        shared = torch.tensor([value], dtype=torch.float64, device=device)
+        distributed.broadcast(shared, src=0)
+        return float(shared)
+
+    def wait(self) -> None:
+        """Waits for all processes, as long as it takes: torchrun ends them all when one of them fails."""
+        if self.world > 1:
+            distributed.barrier(self.waiting)
+
+
+ALONE = Workers()
+
+
+@contextmanager
+def started(cuda: bool) -> Iterator[Workers]:
+    """The processes that torchrun started, or a single one."""
+    if "LOCAL_RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        yield ALONE
+        return
+    if cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if cuda else "gloo")
+    try:
+        # A group of its own: gradients keep torch's limit of minutes, after which a process that hangs is reported.
+        waiting = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
+        yield Workers(distributed.get_rank(), distributed.get_world_size(), waiting)
+    finally:
+        distributed.destroy_process_group()
 
 
 def learning_rate(training: Training, progress: float) -> float:
@@ -92,7 +150,9 @@ def train(
     position = folder.load(model, optimiser)
     if workers.first:
         folder.keep_curve_until(position.step)
-    batcher = objective.batches(train_text, settings, workers)
+    plan = BatchPlan(train_text.sentences, training.batch_tokens * workers.world, seed, objective.batcher.marks)
+    shared = plan, train_text.spelling, train_text.n_targets, workers.rank, workers.world
+    batcher = objective.batcher(*shared, seed=seed, chosen=settings.masked.chosen)
     captures = training.compile and device.type == "cuda"
     if captures:
         batcher = replace(batcher, profile=batcher.common_profile())

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.recurrence import lstm_layers
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, options_text, weights_file
 from elmo.common.device import upload
@@ -90,7 +89,7 @@ class TunedBilm(nn.Module):
         read = upload(inputs, bilm.device)
         bottom = vectors.index_select(0, read[0].flatten().index_select(0, at[0]))
         layers = [torch.cat([bottom, bottom], dim=1)]
-        for outputs in lstm_layers(bilm, vectors, read):  # (2, steps, sentences, projection_dim) each
+        for outputs in bilm.lstm_layers(vectors, read):  # (2, steps, sentences, projection_dim) each
             both = [one.flatten(0, 1).index_select(0, rows) for one, rows in zip(outputs, at, strict=True)]
             layers.append(torch.cat(both, dim=1))
         return torch.stack(layers)

@@ -232,9 +232,21 @@ class MaskedLm(nn.Module):
             start += n * length
         return torch.cat(found)
 
-    def hidden(self, top: Tensor, dtype: torch.dtype) -> Tensor:
-        """What the output layer reads, from rows of the last layer: (rows, dim) -> (rows, output_dim)."""
-        return _linear(self.head, top, dtype)
+    def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
+        """What the output layer reads for each target in pretraining, (targets, output_dim), with gradients.
+
+        Args:
+            vectors: of the distinct words, (types, dim); their precision is that of all products.
+            inputs: indices into `vectors`, (sentences, steps); len(vectors) is a masked word, one more is padding.
+            places: of the targets in the flat inputs.
+            dropout: see `layers`.
+        """
+        # Single precision: the gradient of a frequent word is a sum over thousands of positions.
+        padding = torch.zeros_like(self.mask)
+        x = torch.cat([vectors.float(), self.mask[None], padding[None]]).index_select(0, inputs.flatten())
+        n_sentences, steps = inputs.shape
+        *_, top = self.layers(x, [(n_sentences, steps)], inputs <= len(vectors), vectors.dtype, dropout)
+        return _linear(self.head, top.index_select(0, places), vectors.dtype)
 
 
 def _norm(x: Tensor) -> Tensor:

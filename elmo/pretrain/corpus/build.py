@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,33 +56,35 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     console = console or Console(stderr=True)
     sources = find_sources(settings.sources)
     exclude = tuple(find_sources(settings.exclude)) if settings.exclude else ()
-    if not folder.exists():
-        with _only_builder(folder, console):
-            if not folder.exists():  # another process may have built it since
-                _build(settings, sources, exclude, folder, console)
-                store = TokenStore.open(folder)
-                print_line(console, f"{folder}: {_summary(store)}.")
-                return store
-    store = _finished(folder, settings, sources, exclude)
-    print_line(console, f"{folder}: the token store is complete ({_summary(store)}); nothing to do.")
+    made_of = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tokeniser": TOKENISER_VERSION,
+        "settings": settings.identity(),
+        "sources": [source.description() for source in sources],
+        **({"exclude": [text.description() for text in exclude]} if exclude else {}),
+    }
+    if built := not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_name(folder.name + ".lock")
+        waiting = f"{folder}: waiting for another process that builds this token store"
+        with locked(lock, lambda: print_line(console, waiting)):
+            if built := not folder.exists():  # another process may have built it since
+                _build(settings, sources, exclude, made_of, folder, console)
+            lock.unlink(missing_ok=True)  # the store exists now, so no process needs the lock any more
+    if not built:
+        require(folder, "settings or sources", _flat(read_header(folder)), _flat(made_of))
+    store = TokenStore.open(folder)
+    finished = "{}." if built else "the token store is complete ({}); nothing to do."
+    print_line(console, f"{folder}: {finished.format(_summary(store))}")
     return store
-
-
-@contextlib.contextmanager
-def _only_builder(folder: Path, console: Console) -> Iterator[None]:
-    """Let one process at a time build a store; the others wait."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = folder.with_name(folder.name + ".lock")
-    waiting = f"{folder}: waiting for another process that builds this token store"
-    with locked(lock, lambda: print_line(console, waiting)):
-        yield
-        lock.unlink(missing_ok=True)  # the store exists now, so no process needs the lock any more
 
 
 def _build(
     settings: CorpusSettings,
     sources: Sequence[SourceFile],
     exclude: tuple[SourceFile, ...],
+    made_of: Mapping[str, Any],
     folder: Path,
     console: Console,
 ) -> None:
@@ -106,43 +107,21 @@ def _build(
         unfinished.mkdir()
         with Meter(console, "merging", 2 * len(shards)) as meter:
             counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "tokeniser": TOKENISER_VERSION,
-            "settings": settings.identity(),
-            "sources": [source.description() for source in sources],
-            **({"exclude": [text.description() for text in exclude]} if exclude else {}),
-            "counts": counts,
-            "files": {name: sha256_of(unfinished / name) for name in DTYPES},
-        }
+        header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
         write_json(unfinished / "header.json", sealed(plain_json(header)))
         unfinished.rename(folder)
         shutil.rmtree(work)
 
 
-def _finished(
-    folder: Path, settings: CorpusSettings, sources: Sequence[SourceFile], exclude: Sequence[SourceFile]
-) -> TokenStore:
-    """Return the store that exists in `folder`, after checking its settings and sources."""
-    header = read_header(folder)
-    require(folder, "settings", header["settings"], settings.identity())
-    require(folder, "rules", {"tokeniser": header["tokeniser"]}, {"tokeniser": TOKENISER_VERSION})
-    for what, found, files in (
-        ("sources", header["sources"], sources),
-        ("excluded texts", header.get("exclude", []), exclude),
-    ):
-        require(folder, what, _described(found), _described([file.description() for file in files]))
-    return TokenStore.open(folder)
-
-
-def _described(files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return hashes and weights by position and name, since files of several folders may share a name."""
-    return {
-        f"source {i}, {file['name']}": f"sha256 {file['sha256'][:16]}"
+def _flat(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a store is made of; files by position and name, since files of several folders may share a name."""
+    files = {
+        f"{kind} {i}, {file['name']}": f"sha256 {file['sha256'][:16]}"
         + (f", weight {file['weight']:g}" if file.get("weight", 1) != 1 else "")
-        for i, file in enumerate(files)
+        for kind, key in (("source", "sources"), ("excluded text", "exclude"))
+        for i, file in enumerate(header.get(key, []))
     }
+    return {**header["settings"], "tokeniser": header["tokeniser"], **files}
 
 
 def _shard_identity(
@@ -200,7 +179,6 @@ _ZEROS: Final = bytes(8 << 20)
 _SHUFFLE: Final = 1 << 63  # keeps the order of sentences independent of the choice of held-out paragraphs
 
 
-@dataclass(frozen=True)
 class SentenceOrder:
     """The training or the held-out sentences in reading order, and where they are written.
 
@@ -211,20 +189,14 @@ class SentenceOrder:
         offsets: of the written file.
     """
 
-    sentences: NDArray[np.int64]
-    cases: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-
-    @classmethod
-    def by(
-        cls,
+    def __init__(
+        self,
         rank: NDArray[np.uint64],
         lengths: NDArray[np.uint32],
         sentences: NDArray[np.int64],
         cases: NDArray[np.uint8],
-    ) -> SentenceOrder:
-        """Return the order whose sentences are written by rising `rank`; equal ranks keep their order.
+    ) -> None:
+        """Orders sentences by rising `rank`; equal ranks keep their order.
 
         Args:
             rank: of each of `sentences`.
@@ -233,10 +205,10 @@ class SentenceOrder:
             cases: as in the attributes.
         """
         order = np.argsort(rank, kind="stable")
-        offsets = offsets_of(lengths[sentences[order]])
-        starts = np.empty(len(sentences), np.int64)
-        starts[order] = offsets[:-1]
-        return cls(sentences, cases, starts, offsets)
+        self.sentences, self.cases = sentences, cases
+        self.offsets = offsets_of(lengths[sentences[order]])
+        self.starts = np.empty(len(sentences), np.int64)
+        self.starts[order] = self.offsets[:-1]
 
     def read(self, shard: Shard, first: int) -> tuple[list[bytes], NDArray[np.uint32], NDArray[np.int64]]:
         """Return this part's sentences in a shard.
@@ -339,8 +311,8 @@ def merge(
     # By hash of paragraph, so that the first part of the file is a fair sample for any order of sources.
     ranks = np.repeat(splitmix(keys, settings.seed_of_heldout), paragraph_lengths)[heldout]
     parts = {
-        "train": SentenceOrder.by(order, lengths, train, cases(len(train), settings.recase, seed)),
-        "heldout": SentenceOrder.by(ranks, lengths, heldout, np.zeros(len(heldout), np.uint8)),
+        "train": SentenceOrder(order, lengths, train, cases(len(train), settings.recase, seed)),
+        "heldout": SentenceOrder(ranks, lengths, heldout, np.zeros(len(heldout), np.uint8)),
     }
     held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
     documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from elmo import load_bilm, names
-from elmo.bilm.recurrence import lstm_layers
 from elmo.common.errors import InputError
 from elmo.pretrain.batches import BatchPlan, JoinedBatcher, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
@@ -34,7 +33,7 @@ def layers_of(model, sentences):
     with torch.no_grad():
         spelled = torch.from_numpy(text.spelling.ids[batch.types])
         vectors = word_vectors(model.core, torch.from_numpy(batch.types), spelled, batch.profile, torch.float32)
-        layers = lstm_layers(model.core, vectors, torch.from_numpy(batch.inputs))
+        layers = model.core.lstm_layers(vectors, torch.from_numpy(batch.inputs))
     found = {}
     for row, number in enumerate(chosen.tolist()):
         n = len(sentences[number])

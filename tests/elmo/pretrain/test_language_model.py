@@ -11,11 +11,10 @@ import torch
 
 from elmo import SIZES, BilmOptions
 from elmo.bilm.encoder import CharacterEncoder
-from elmo.bilm.recurrence import both_directions, lstm_layers
+from elmo.bilm.recurrence import both_directions
 from elmo.pretrain.batches import IGNORED, BatchPlan, JoinedBatcher, Spelling, rounded, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.language_model import LanguageModel, word_vectors
-from elmo.pretrain.step import Stepper, Upload
+from elmo.pretrain.language_model import LanguageModel, Stepper, Upload, word_vectors
 
 SENTENCES = [
     sentence.split()
@@ -53,7 +52,7 @@ def test_layers_equal_those_of_the_frozen_bilm(name):
         types = torch.from_numpy(batch.types)
         with torch.no_grad():
             vectors = word_vectors(model.core, types, spelled, batch.profile, torch.float32)
-            layers = lstm_layers(model.core, vectors, torch.from_numpy(batch.inputs))
+            layers = model.core.lstm_layers(vectors, torch.from_numpy(batch.inputs))
         for row, sentence in enumerate(chosen):
             n = len(SENTENCES[sentence])
             seen.append(sentence)

@@ -16,11 +16,10 @@ from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.batches import IGNORED, BatchPlan, MaskedBatcher, text_of_words
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START
 from elmo.pretrain.export import Output, export, load_model
-from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.language_model import LanguageModel, Stepper, Upload
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.settings import Budget, Masked, Settings
-from elmo.pretrain.step import Stepper, Upload
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, run_in_two_processes, settings
 from tests.elmo.sources.naive_masked import OPTIONS, naive_layers

@@ -10,8 +10,7 @@ from elmo.bilm.options import BilmOptions
 from elmo.pretrain import batches
 from elmo.pretrain.batches import IGNORED, BatchPlan, MaskedBatcher, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.language_model import LanguageModel, word_vectors
-from elmo.pretrain.step import Stepper, Upload
+from elmo.pretrain.language_model import LanguageModel, Stepper, Upload, word_vectors
 from elmo.sources.masked import MaskedOptions
 from tests.elmo.pretrain.test_language_model import captured_errors
 from tests.elmo.sources.naive_masked import OPTIONS, naive_layers
@@ -81,11 +80,11 @@ def test_hidden_states_are_those_of_the_frozen_layers(model, monkeypatch):
         spelled = torch.from_numpy(text.spelling.ids[batch.types])
         vectors = word_vectors(model.core, types, spelled, batch.profile, torch.float32)
         places = torch.arange(batch.inputs.size)
-        hidden = model.hidden(vectors, torch.from_numpy(batch.inputs), places, 0.0).view(*batch.inputs.shape, -1)
+        hidden = model.core.hidden(vectors, torch.from_numpy(batch.inputs), places, 0.0).view(*batch.inputs.shape, -1)
     _, _, chosen = batcher.plan.batch(0)
     for row, number in enumerate(chosen.tolist()):
         top = model.core.token_layers([SENTENCES[number]])[-1]
-        wanted = model.core.hidden(top, torch.float32)
+        wanted = model.core.head(top)
         torch.testing.assert_close(hidden[row, 1 : len(top) + 1], wanted, atol=1e-5, rtol=0)
 
 

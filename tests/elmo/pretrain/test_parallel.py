@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torch import distributed
 
-from elmo.pretrain.step import started
+from elmo.pretrain.train import started
 
 folder = Path(sys.argv[2]).parent
 (folder / f"loaded-{os.environ['RANK']}").touch()

@@ -202,7 +202,7 @@ def test_a_finished_store_is_opened_and_not_built_again(store, text, monkeypatch
 def test_other_settings_are_refused_and_each_difference_is_listed(store, text):
     with pytest.raises(InputError) as error:
         build(store.folder, text, vocabulary=70, seed=3)
-    assert "made with other settings" in str(error.value)
+    assert "made with other settings or sources" in str(error.value)
     assert "vocabulary: 60 there, 70 asked for" in str(error.value)
     assert "seed: 1 there, 3 asked for" in str(error.value)
     assert "max_tokens" not in str(error.value)
@@ -210,7 +210,9 @@ def test_other_settings_are_refused_and_each_difference_is_listed(store, text):
 
 def test_changed_sources_are_refused(store, tmp_path):
     changed = write(tmp_path / "a.txt", range(301))
-    with pytest.raises(InputError, match=r"made with other sources:\n  source 0, a\.txt: 'sha256 \w+' there"):
+    with pytest.raises(
+        InputError, match=r"made with other settings or sources:\n  source 0, a\.txt: 'sha256 \w+' there"
+    ):
         build(store.folder, changed, vocabulary=60)
 
 
@@ -235,7 +237,7 @@ def test_files_of_the_same_name_are_distinguished(tmp_path):
         write(tmp_path / name / "text.txt", numbers)
     one, two = tmp_path / "a" / "text.txt", tmp_path / "b" / "text.txt"
     build(tmp_path / "store", two)
-    with pytest.raises(InputError, match=r"(?s)made with other sources:.*source 1, text\.txt: None there"):
+    with pytest.raises(InputError, match=r"(?s)made with other settings or sources:.*source 1, text\.txt: None there"):
         build(tmp_path / "store", one, two)
     assert len(build(tmp_path / "store", two).header["sources"]) == 1
 

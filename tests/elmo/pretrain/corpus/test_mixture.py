@@ -177,7 +177,7 @@ def test_excluded_paragraphs_are_left_out_although_the_excluded_text_is_tokenise
     assert sorted(found) == [*range(100), *range(150, 300)]
     assert store.header["counts"]["excluded_paragraphs"] == 50
     assert [item["name"] for item in store.header["exclude"]] == ["taken.txt"]
-    with pytest.raises(InputError, match="other excluded texts"):
+    with pytest.raises(InputError, match=r"other settings or sources:\n  excluded text 0, taken\.txt: "):
         build(tmp_path / "store", text)
 
 
