@@ -31,32 +31,33 @@ def mixed(tmp_path):
 
 def test_the_terminal(mixed, capsys):
     _, out, _ = run_table(capsys, "--runs", mixed)
-    assert re.search(r"^SST-5 \[1\] +50.00 \(1\) +60.00 \(1\) +\+10.00 ", out, re.MULTILINE)
-    assert "\n  [1] untrained biLM (control): recipe 1, word2vec: recipe 1\n" in out
+    assert re.search(r"^SST-5, GloVe 50-d\S* +50.00 \(1\) +60.00 \(1\) +\+10.00\b", out, re.MULTILINE)
     _, out, _ = run_table(capsys, "--runs", mixed, "--wide")
     assert "50.00 (1) " in out
-    assert "40.00 (1, recipe 1)" in out
-    assert "\n  recipe 1: an older recipe of the task; no mean or gain mixes two recipes\n" in out
+    assert "40.00 (1)°" in out
+    assert "\n  ° recipe 1: an older recipe of the task; no mean or gain mixes two recipes\n" in out
 
 
 def test_the_page_of_tables(mixed, root):
     main(["--runs", str(mixed)], root)
     page = (root / "results" / "tables.md").read_text()
-    row = "| SST-5, accuracy, GloVe 50-d | 50.00 (1) | 40.00 (1, recipe 1) | 55.00 (1, recipe 1) | 60.00 (1) |"
+    row = "| SST-5, GloVe 50-d | accuracy | 50.00 (1) | 40.00 (1)° | 55.00 (1)° | 60.00 (1) |"
     (line,) = [line for line in page.splitlines() if line.startswith(row)]
-    assert not line.removeprefix(row).strip(" |"), "no gain over an older recipe"
+    assert not line.removeprefix(row).strip(" |-"), "no gain over an older recipe"
     settings = page.partition("## Other settings")[2]
-    assert "| SST-5, accuracy, `features.elmo.dropout=0.1` | 50.00 | 58.00 (1, recipe 1) |\n" in settings, "no gain"
-    assert re.search(r"^# SST-5, accuracy, \S+=0.1: .* \(recipe 1\)$", settings, re.MULTILINE)
-    figure = re.search(r'errors-removed.svg" alt="([^"]*)"', page)[1]
+    assert re.search(
+        r"^\| SST-5, .*biLM dropout 0.1.* \| accuracy \| 50.00 \| .*58.00 \(1\)° \|$", settings, re.MULTILINE
+    ), "no gain"
+    assert re.search(r"^# SST-5, .*biLM dropout 0.1, accuracy: .* \(recipe 1\)$", settings, re.MULTILINE)
+    figure = (root / "results" / "published" / "errors-removed.svg").read_text()
     assert "50.0 to 60.0, ELMo 20.0 %" in figure
     assert "word2vec" not in figure, "55 would be 10 % of another recipe's errors"
 
 
 def test_the_report(mixed):
     _, page = run_report(mixed)
-    assert "60.00<small>1 seed</small>" in page
-    assert "55.00<small>1 seed, recipe 1</small>" in page
+    assert "60.00 (1)" in page
+    assert "55.00 (1)°" in page
     assert "Of an older recipe of the task: untrained biLM (control), recipe 1; word2vec, recipe 1." in page
 
 
@@ -65,7 +66,7 @@ def test_an_experiment_by_arm(mixed, capsys):
     _, out, _ = run_table(capsys, "--runs", mixed, "--experiment", "representations")
     cells = {line.split("  ")[0]: line for line in out.splitlines()}
     assert "60.00 (1)† [" in cells["+ ELMo, medium"]
-    assert "55.00 (1, recipe 1)†" in cells["word2vec"]
+    assert "55.00 (1)°†" in cells["word2vec"]
     assert "[" not in cells["word2vec"]
 
 
@@ -74,7 +75,7 @@ def test_two_recipes_have_no_gain(tmp_path, capsys):
     save_run(tmp_path, 60, task="sst5", features="elmo", recipe=1)
     status, out, _ = run_table(capsys, "--runs", tmp_path, "--check")
     assert status == 1
-    assert re.search(r"^SST-5 \[1\] +50.00 \(1\) +60.00 \(1\) +-", out, re.MULTILINE)
+    assert re.search(r"^SST-5\S* +50.00 \(1\) +60.00 \(1\)° ", out, re.MULTILINE)
     assert f"SST-5: GloVe and + ELMo: no gain, because their recipes differ: {NEWEST} and 1\n" in out
 
 
