@@ -56,25 +56,6 @@ def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
     ]
 
 
-def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: ColumnReader) -> list[NerExample]:
-    """The sentences in rows of the hub with `words` and `tags`."""
-    document = ""  # the name of the row that began it
-
-    def sentence(name: str, row: Mapping[str, Any]) -> NerExample | None:
-        nonlocal document
-        words, tags = row["words"], row["tags"]
-        if words and words[0] == DOCUMENT_START:
-            document = name
-            return None
-        if not words:
-            return None
-        if len(words) != len(tags):
-            raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
-        return _example(name, words, tags, reader, document)
-
-    return list(filter(None, parsed_rows(rows, split, sentence)))
-
-
 def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader, document: str) -> NerExample:
     spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
     return NerExample(name, tuple(words), spans, tags=tuple(tags), document=document)
@@ -176,7 +157,21 @@ class Ner(Tagging[NerExample, NerSettings]):
 
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[NerExample]:
         """The sentences in rows with `words` and `tags`."""
-        return read_rows(rows, split, self.reader)
+        document = ""  # the name of the row that began it
+
+        def sentence(name: str, row: Mapping[str, Any]) -> NerExample | None:
+            nonlocal document
+            words, tags = row["words"], row["tags"]
+            if words and words[0] == DOCUMENT_START:
+                document = name
+                return None
+            if not words:
+                return None
+            if len(words) != len(tags):
+                raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
+            return _example(name, words, tags, self.reader, document)
+
+        return list(filter(None, parsed_rows(rows, split, sentence)))
 
     def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:
         """The tag scheme of the file."""

@@ -62,27 +62,6 @@ class PairExample:
     label: str
 
 
-def read_pairs(path: Path, reader: PairReader) -> list[PairExample]:
-    """The pairs of a jsonl file, including those without a label."""
-    words = _Words(reader)
-
-    def pair(name: str, line: str) -> PairExample | None:
-        return _example(name, json_object(line), words) if line.strip() else None
-
-    return list(filter(None, parsed_lines(utf8_lines(path), path, "Is this a file of SNLI's format?", pair)))
-
-
-def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: PairReader) -> list[PairExample]:
-    """The pairs in rows of the hub with `gold_label`, `sentence1` and `sentence2`."""
-    words = _Words(reader)
-
-    def pair(name: str, row: Mapping[str, Any]) -> PairExample:
-        label = row["gold_label"]
-        return _example(name, {**row, "gold_label": NO_LABEL if label is None else label}, words)
-
-    return list(parsed_rows(rows, split, pair))
-
-
 def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:
     absent = [field for field in FIELDS if field not in row]
     if absent:
@@ -223,12 +202,23 @@ class Snli(Classification[PairExample, EsimSettings]):
     raw_fields = FIELDS[1:]
 
     def read(self, path: Path, split: Split) -> list[PairExample]:
-        """The pairs of an SNLI jsonl file."""
-        return read_pairs(path, self.reader)
+        """The pairs of a jsonl file, including those without a label."""
+        words = _Words(self.reader)
+
+        def pair(name: str, line: str) -> PairExample | None:
+            return _example(name, json_object(line), words) if line.strip() else None
+
+        return list(filter(None, parsed_lines(utf8_lines(path), path, "Is this a file of SNLI's format?", pair)))
 
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[PairExample]:
         """The pairs in rows with `gold_label`, `sentence1` and `sentence2`."""
-        return read_rows(rows, split, self.reader)
+        words = _Words(self.reader)
+
+        def pair(name: str, row: Mapping[str, Any]) -> PairExample:
+            label = row["gold_label"]
+            return _example(name, {**row, "gold_label": NO_LABEL if label is None else label}, words)
+
+        return list(parsed_rows(rows, split, pair))
 
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> PairExample:
         """A pair without a label: `sentence1`, the premise, and `sentence2`, the hypothesis."""

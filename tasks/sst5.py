@@ -77,11 +77,6 @@ def read_trees(path: Path, split: Split, reader: TreeReader) -> list[SentimentEx
     return _examples(parsed_lines(lines, path, remedy, _named_tree), split, reader)
 
 
-def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: TreeReader) -> list[SentimentExample]:
-    """The examples in rows of the hub with a `tree` each."""
-    return _examples(parsed_rows(rows, split, lambda name, row: _named_tree(name, row["tree"])), split, reader)
-
-
 def _named_tree(name: str, text: str) -> tuple[str, Sentence, list[Node]]:
     return name, *parse_tree(text)
 
@@ -211,7 +206,8 @@ class Sst5(Classification[SentimentExample, BcnSettings]):
 
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[SentimentExample]:
         """The same from rows with a `tree` each."""
-        return read_rows(rows, split, self.reader)
+        trees = parsed_rows(rows, split, lambda name, row: _named_tree(name, row["tree"]))
+        return _examples(trees, split, self.reader)
 
     def counts(self, examples: Sequence[SentimentExample]) -> dict[str, int]:
         """Sentences and their tokens; examples, with phrases where they are read; examples by label."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -75,26 +75,28 @@ class TaggedSentence:
     tags: tuple[str, ...]
 
 
-class DrawnTags:
-    """A tag for each word, drawn with the frequencies of the tags in training; also for words that are not there.
+@lru_cache(maxsize=1)
+def drawn_tags(labels: tuple[str, ...], draw: int) -> Callable[[str], str]:
+    """Gives each word a tag, drawn with the frequencies of the tags in training; also words that are not there.
 
     Args:
-        counts: how often training has each tag.
+        labels: those of the probe, the tags after their counts.
         draw: the seed.
     """
+    counts = tag_counts(labels)
+    tags, ends = list(counts), list(accumulate(counts.values()))
 
-    def __init__(self, counts: Mapping[str, int], draw: int) -> None:
-        self._tags = list(counts)
-        self._ends = list(accumulate(counts.values()))
-        self._draw = draw
-        self._of_word: dict[str, str] = {}
+    @cache
+    def tag_of(word: str) -> str:
+        token = named_seed(draw, "control", word) % ends[-1]  # one of the training tokens
+        return tags[bisect_right(ends, token)]
 
-    def of(self, word: str) -> str:
-        """The word's tag."""
-        if word not in self._of_word:
-            token = named_seed(self._draw, "control", word) % self._ends[-1]  # one of the training tokens
-            self._of_word[word] = self._tags[bisect_right(self._ends, token)]
-        return self._of_word[word]
+    return tag_of
+
+
+def tag_counts(labels: Sequence[str]) -> dict[str, int]:
+    """How many tokens of training have each tag, from labels such as `812 NN`."""
+    return {tag: int(count) for count, tag in (label.split(maxsplit=1) for label in labels)}
 
 
 class LinearTagger(Head):
@@ -180,27 +182,22 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
         counts = Counter(tag for example in train for tag in example.tags)
         self.labels = [f"{count} {tag}" for tag, count in sorted(counts.items())]
 
-    @property
-    def tag_counts(self) -> dict[str, int]:
-        """How many tokens of training have each tag; the control draws from them."""
-        return _tag_counts(self.labels)
-
     def targets(self, examples: Sequence[TaggedSentence]) -> dict[str, Tensor]:
         """The number of each token's tag by kind, (batch, tokens); NOT_TRAINED for padding and for unknown tags."""
-        gold = self.gold(examples)
-        return {kind: tag_numbers([one[kind] for one in gold], [*self.tag_counts], NOT_TRAINED) for kind in self.kinds}
+        gold, tags = self.gold(examples), list(tag_counts(self.labels))
+        return {kind: tag_numbers([one[kind] for one in gold], tags, NOT_TRAINED) for kind in self.kinds}
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """A linear classifier for each kind of tags."""
-        return LinearTagger(list(self.tag_counts), self.kinds, widths["input"])
+        return LinearTagger(list(tag_counts(self.labels)), self.kinds, widths["input"])
 
     def gold(self, examples: Sequence[TaggedSentence]) -> list[dict[str, list[str]]]:
         """The tags of each sentence, and those drawn for its words."""
         found = [{TAGS: list(example.tags)} for example in examples]
         if self.settings.control:
-            drawn = _drawn_tags(tuple(self.labels), self.settings.draw)
+            drawn = drawn_tags(tuple(self.labels), self.settings.draw)
             for gold, example in zip(found, examples, strict=True):
-                gold[CONTROL] = [drawn.of(word) for word in example.words]
+                gold[CONTROL] = [drawn(word) for word in example.words]
         return found
 
     def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[Mapping[str, Sequence[str]]]) -> Scores:
@@ -218,16 +215,6 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
         by_tag = {tag: {"accuracy": 100 * right[tag] / count, "gold": count} for tag, count in sorted(golden.items())}
         values = {name: metric.of_examples(counts) for name, metric in METRICS.items()}
         return Scores({name: value for name, value in values.items() if value is not None}, {"tags": by_tag}, counts)
-
-
-def _tag_counts(labels: Sequence[str]) -> dict[str, int]:
-    pairs = [label.split(maxsplit=1) for label in labels]
-    return {tag: int(count) for count, tag in pairs}
-
-
-@lru_cache(maxsize=1)
-def _drawn_tags(labels: tuple[str, ...], draw: int) -> DrawnTags:
-    return DrawnTags(_tag_counts(labels), draw)
 
 
 def _check_tag(tag: str) -> None:

@@ -403,26 +403,28 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         """
         sources = [source for source in SETS if any(example.source == source for example in examples)]
         rows: list[dict[str, float]] = []
-        groups: dict[str, dict[str, Counter[str]]] = {"sets": {}, "parts_of_speech": {}}
+        groups: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         backed_off = 0
         for example, senses in zip(examples, predictions, strict=True):
-            own = Counter[str]()
+            of_sentence = Counter[str]()
             for instance, sense in zip(example.instances, senses, strict=True):
                 answer = sense or self.back_off(instance.entry)
                 backed_off += not sense
                 counted = Counter(instances=1, answered=int(bool(answer)), correct=int(answer in instance.senses))
-                part_of_speech = PARTS_OF_SPEECH[instance.entry[-1]]
-                for group, name in (("sets", example.source), ("parts_of_speech", part_of_speech)):
-                    groups[group].setdefault(name, Counter()).update(counted)
-                own.update(counted)
-            columns = {f"{source}_": own if source == example.source else Counter[str]() for source in sources}
-            names = ("correct", "answered", "instances")
-            rows.append({prefix + name: of[name] for prefix, of in {"": own, **columns}.items() for name in names})
+                of_sentence.update(counted)
+                groups["sets", example.source].update(counted)
+                groups["parts_of_speech", PARTS_OF_SPEECH[instance.entry[-1]]].update(counted)
+            rows.append(
+                {
+                    f"{source}_{name}" if source else name: of_sentence[name] if source in ("", example.source) else 0
+                    for source in ("", *sources)
+                    for name in ("correct", "answered", "instances")
+                }
+            )
         values = {name: metric.of_examples(rows) for name, metric in METRICS.items()}
-        details = {
-            group: {name: {"f1": METRICS["f1"].of_examples([own]), **own} for name, own in found.items()}
-            for group, found in groups.items()
-        }
+        details: dict[str, dict[str, object]] = {"sets": {}, "parts_of_speech": {}}
+        for (group, name), counts in groups.items():
+            details[group][name] = {"f1": METRICS["f1"].of_examples([counts]), **counts}
         return Scores(
             {name: value for name, value in values.items() if value is not None},
             {**details, "backed_off": backed_off},

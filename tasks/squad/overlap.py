@@ -13,21 +13,9 @@ from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
 from results.records.group_files import add_groups
 from results.records.metric import Grouping
 from tasks.data.datasets import hash_of_files
-from tasks.squad.data import SquadExample, SquadReader, read_squad
+from tasks.squad.data import SquadReader, read_squad
 
 SEEN = 0.5  # an article counts as seen from this share of its paragraphs on
-
-
-def paragraphs_that_overlap(examples: Sequence[SquadExample], texts: Sequence[str]) -> dict[tuple[str, str], bool]:
-    """Title and text of each paragraph, in the order of the file, to whether it overlaps.
-
-    Args:
-        examples: The questions of a SQuAD file.
-        texts: Text files and folders that a biLM was trained on, one paragraph per line.
-    """
-    paragraphs = list(dict.fromkeys((e.passage.title, e.passage.context) for e in examples))
-    lines = [" ".join(context.split()) for _, context in paragraphs]
-    return dict(zip(paragraphs, shared(lines, find_sources(texts)), strict=True))
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -52,21 +40,23 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _report(options: argparse.Namespace) -> list[str]:
     examples = read_squad(options.squad, "test", SquadReader())
-    found = paragraphs_that_overlap(examples, options.texts)
-    if not found:
+    paragraphs = list(dict.fromkeys((e.passage.title, e.passage.context) for e in examples))
+    if not paragraphs:
         raise InputError(f"{options.squad}: expected paragraphs with questions, found none. Is it a SQuAD file?")
+    lines = [" ".join(context.split()) for _, context in paragraphs]
+    overlaps = dict(zip(paragraphs, shared(lines, find_sources(options.texts)), strict=True))
     by_article: dict[str, list[bool]] = defaultdict(list)
-    for (title, _), overlaps in found.items():
-        by_article[title].append(overlaps)
-    articles, share = list(by_article.values()), sum(found.values()) / len(found)
+    for (title, _), overlap in overlaps.items():
+        by_article[title].append(overlap)
+    articles, share = list(by_article.values()), sum(overlaps.values()) / len(overlaps)
     touched, seen = sum(map(any, articles)), sum(sum(article) / len(article) >= SEEN for article in articles)
     lines = [
-        f"{sum(found.values()):,} of {len(found):,} paragraphs ({share:.1%}) share {WINDOW} characters in a row "
+        f"{sum(overlaps.values()):,} of {len(overlaps):,} paragraphs ({share:.1%}) share {WINDOW} characters in a row "
         "with the text",
         f"{touched} of {len(articles)} articles have such a paragraph; in {seen} at least {SEEN:.0%} of them are",
     ]
     if options.groups:
-        of = [0 if found[e.passage.title, e.passage.context] else 1 for e in examples]
+        of = [0 if overlaps[e.passage.title, e.passage.context] else 1 for e in examples]
         groups = {"pretraining_text": Grouping(("overlaps", "clean"), of)}
         test = hash_of_files([options.squad])
         lines.append(str(add_groups(options.groups, "squad", {"test": test}, [e.id for e in examples], groups)))

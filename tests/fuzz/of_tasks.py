@@ -17,7 +17,7 @@ from tasks.ner import ColumnReader, read_columns
 from tasks.probes.wsd import read_first_senses, read_sentences
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.running.typed_files import read_dataset
-from tasks.snli import PairReader, read_pairs
+from tasks.snli import EsimSettings, PairReader, Snli
 from tasks.squad.data import SquadReader, read_squad
 from tasks.srl import read_frames
 from tasks.sst5 import TreeReader, read_trees
@@ -129,8 +129,12 @@ READERS = [
     Reader("CoNLL-2012 of coref", _make_conll, read_coref),
     Reader("CoNLL-2012 of srl", _make_frames, read_frames),
     Reader("csv", _text("a.csv", TABLE), lambda path: read_table(path, TableReader())),
-    Reader("tsv", _text("a.tsv", "text\tlabel\nIt works.\tgood\nNo\tbad\n"), lambda p: read_table(p, TableReader())),
-    Reader("pairs", _start_of("snli/dev.jsonl"), lambda path: read_pairs(path, PairReader())),
+    Reader(
+        "tsv",
+        _text("a.tsv", "text\tlabel\nIt works.\tgood\nNo\tbad\n"),
+        lambda p: read_table(p, TableReader()),
+    ),
+    Reader("pairs", _start_of("snli/dev.jsonl"), lambda path: Snli(EsimSettings(), PairReader()).read(path, "train")),
     Reader("squad", _make_squad, lambda path: read_squad(path, "test", SquadReader())),
     Reader("trees", _start_of("sst5/dev.txt"), lambda path: read_trees(path, "train", TreeReader())),
     Reader("semcor", _text("semcor.jsonl", SEMCOR), read_sentences),

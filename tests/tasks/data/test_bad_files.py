@@ -6,7 +6,7 @@ import pytest
 
 from elmo.common.errors import InputError, excerpt
 from tasks.ner import ColumnReader, read_columns
-from tasks.snli import PairReader, read_pairs
+from tasks.snli import EsimSettings, PairReader, Snli
 from tasks.squad.data import SquadReader, read_squad
 from tasks.srl import read_frames
 from tasks.sst5 import TreeReader, read_trees
@@ -15,7 +15,7 @@ LONG = "x" * 2_000_000
 DEEP = "[" * 100_000 + "]" * 100_000
 READERS = {
     "ner": lambda path: read_columns(path, ColumnReader()),
-    "snli": lambda path: read_pairs(path, PairReader()),
+    "snli": lambda path: Snli(EsimSettings(), PairReader()).read(path, "train"),
     "sst5": lambda path: read_trees(path, "train", TreeReader()),
     "squad": lambda path: read_squad(path, "train", SquadReader()),
     "srl": read_frames,

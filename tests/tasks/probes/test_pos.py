@@ -8,7 +8,7 @@ import torch
 
 from elmo.common.errors import InputError
 from tasks.batch import SPLITS, Batch, FeatureBatch
-from tasks.probes.pos import DrawnTags, LinearTagger, PosProbe, PosReader, PosSettings, TaggedSentence
+from tasks.probes.pos import LinearTagger, PosProbe, PosReader, PosSettings, TaggedSentence, drawn_tags
 from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 (the tests that run here, too)
 
 CONLLU = PosReader(word_column=1, tag_column=4, comments=True, conllu=True)
@@ -81,22 +81,23 @@ class TestReading:
 
 class TestControl:
     def test_every_word_has_one_tag_and_a_seed_gives_the_same_again(self):
-        counts = {"DT": 1, "NN": 3}
+        draw_again = drawn_tags.__wrapped__  # not those of an earlier call
+        labels = ("1 DT", "3 NN")
         words = [f"word{number}" for number in range(300)]
-        drawn = [[DrawnTags(counts, draw).of(word) for word in words] for draw in (0, 0, 1)]
+        drawn = [[tag(word) for tag in [draw_again(labels, draw)] for word in words] for draw in (0, 0, 1)]
         assert drawn[0] == drawn[1] != drawn[2]
-        tags = DrawnTags(counts, 0)
-        assert [tags.of(word) for word in reversed(words)] == drawn[0][::-1], "in any order"
-        assert tags.of("Word1") == DrawnTags(counts, 0).of("Word1")
+        tag = draw_again(labels, 0)
+        assert [tag(word) for word in reversed(words)] == drawn[0][::-1], "in any order"
+        assert tag("Word1") == draw_again(labels, 0)("Word1")
 
     def test_tags_are_drawn_as_often_as_training_has_them(self):
         """20,000 words: each share is within five standard deviations of its expectation."""
         counts = {"DT": 60, "NN": 30, "VB": 9, "X": 1}
-        drawn = DrawnTags(counts, 4)
-        found = Counter(drawn.of(f"w{number}") for number in range(20000))
-        for tag, count in counts.items():
+        tag = drawn_tags(tuple(f"{count} {name}" for name, count in counts.items()), 4)
+        found = Counter(tag(f"w{number}") for number in range(20000))
+        for name, count in counts.items():
             share = count / 100
-            assert abs(found[tag] / 20000 - share) < 5 * (share * (1 - share) / 20000) ** 0.5, tag
+            assert abs(found[name] / 20000 - share) < 5 * (share * (1 - share) / 20000) ** 0.5, name
 
     def test_words_that_training_does_not_have_get_a_tag_of_training(self):
         probe = task()

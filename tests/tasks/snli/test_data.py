@@ -9,7 +9,7 @@ from results.analysis.paper_scores import load_paper
 from results.experiments.experiment_file import load_experiment
 from tasks.data.datasets import DataSource, HubConfig, _drawn
 from tasks.running.config import typed_config
-from tasks.snli import LABELS, EsimSettings, PairReader, Snli, read_pairs, read_rows
+from tasks.snli import LABELS, EsimSettings, PairReader, Snli
 from tests.tasks.making import run_of
 
 PAIR = {
@@ -36,7 +36,7 @@ def read(tmp_path):
         path = tmp_path / "pairs.jsonl"
         texts = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
         path.write_bytes("\n".join(texts).encode())
-        return read_pairs(path, PairReader(**settings))
+        return Snli(EsimSettings(), PairReader(**settings)).read(path, "train")
 
     return read
 
@@ -75,7 +75,11 @@ class TestFiles:
         path.write_bytes(
             b"\xef\xbb\xbf" + b"\r\n".join([json.dumps(BARE).encode(), b"", json.dumps(PAIR).encode(), b""])
         )
-        assert [pair.id for pair in read_pairs(path, PairReader())] == ["pairs.jsonl:1", "pairs.jsonl:3"]
+        pairs = Snli(EsimSettings(), PairReader()).read(path, "train")
+        assert [pair.id for pair in pairs] == [
+            "pairs.jsonl:1",
+            "pairs.jsonl:3",
+        ]
 
     @pytest.mark.parametrize(
         ("line", "expected"),
@@ -118,7 +122,7 @@ class TestFiles:
         path = tmp_path / "pairs.jsonl"
         path.write_bytes(json.dumps(BARE).encode() + b"\n\xff\n")
         with pytest.raises(InputError, match="line 2: expected UTF-8"):
-            read_pairs(path, PairReader())
+            Snli(EsimSettings(), PairReader()).read(path, "train")
 
 
 def source_of(folder, lines, hub=None):
@@ -168,7 +172,7 @@ class TestHub:
 
     def test_a_bad_row_is_named(self):
         with pytest.raises(InputError, match=r"dev, row 1: expected the label .*found 'yes'. Check data\.hub\.columns"):
-            read_rows([BARE, {**BARE, "gold_label": "yes"}], "dev", PairReader())
+            Snli(EsimSettings(), PairReader()).from_rows([BARE, {**BARE, "gold_label": "yes"}], "dev")
 
 
 def of_100k(folder, name, lines):

@@ -6,7 +6,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.modules.biattentive import BcnSettings
-from tasks.sst5 import LABELS, Node, Sentiment, SentimentExample, Sst5, TreeReader, parse_tree, read_rows, read_trees
+from tasks.sst5 import LABELS, Node, Sentiment, SentimentExample, Sst5, TreeReader, parse_tree, read_trees
 from tests.tasks.making import run_of
 
 WORKS = "(3 (2 It) (3 (3 works) (2 .)))"
@@ -109,9 +109,10 @@ class TestExamples:
 
     def test_rows_of_the_hub(self, tmp_path):
         rows = [{"tree": WORKS}, {"tree": FAILS}]
-        assert simple(read_rows(rows, "train", TreeReader())) == simple(read(tmp_path, f"{WORKS}\n{FAILS}\n"))
+        from_rows = Sst5(BcnSettings(), TreeReader()).from_rows
+        assert simple(from_rows(rows, "train")) == simple(read(tmp_path, f"{WORKS}\n{FAILS}\n"))
         with pytest.raises(InputError, match=r"dev, row 1: unbalanced brackets.*data\.hub\.columns"):
-            read_rows([{"tree": WORKS}, {"tree": "(3 (2 It)"}], "dev", TreeReader())
+            from_rows([{"tree": WORKS}, {"tree": "(3 (2 It)"}], "dev")
 
 
 class TestBadInput:
