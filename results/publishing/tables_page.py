@@ -13,16 +13,14 @@ from results.analysis.rows import MINI, WARNED, Group, Row, Table, arm_titles
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.figures.arm_gains import arm_gains
-from results.figures.curves import convergence, gains_by_perplexity, sample_efficiency
+from results.figures.charts import convergence, gains_by_perplexity, layer_map, sample_efficiency
 from results.figures.errors_removed import errors_removed
 from results.figures.marks import Figure, arms_of
-from results.figures.parts import layer_map
 from results.figures.svg import picture
 from results.records.collect import Collection, Finding
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
-from results.report.blocks import CHARTS, blocks_of
-from results.report.experiments import table_efficiencies
+from results.report.parts import CHARTS, blocks_of, table_efficiencies
 from results.tables.fill import fill, typed_sweep
 from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
 from results.tables.rerun_commands import commands_of, commit_of
@@ -153,9 +151,9 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         blocks += [*_heading(texts.settings), markdown_table(sheet), rerun_block(others)]
     charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
     for kind in SHOWN_CHARTS:
-        drawn = [chart.figure for block in charts for chart in block.charts if chart.kind == kind]
+        drawn = [figure for block in charts for of_kind, figure in block.charts if of_kind == kind]
         if not {figure.name for figure in drawn} <= figures.keys():
-            blocks += [f"## {CHARTS[kind].title}", CHARTS[kind].text]
+            blocks += [f"## {CHARTS[kind][0]}", CHARTS[kind][1]]
             show(drawn)
     findings = [*table.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
     declared = [finding.text[finding.text.index(WARNED) :] for finding in findings if WARNED in finding.text]

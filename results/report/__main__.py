@@ -13,16 +13,27 @@ from results.analysis.rows import Table
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.figures.arm_gains import arm_gains
-from results.figures.curves import gains_by_perplexity
+from results.figures.charts import gains_by_perplexity
 from results.figures.marks import Figure
 from results.figures.svg import captioned, standalone_svg
 from results.records.collect import PUBLISHED
 from results.records.printing import write
-from results.report.blocks import TaskBlock, blocks_of, convergence_of, layers_of_all, main_figures
 from results.report.example_browser import example_parts
-from results.report.experiments import is_shown, layer_groups, paper_tables, table_efficiencies, table_parts
 from results.report.explorer import FILE, explorer, read_senses
-from results.report.page import PageInfo, PagePart, page
+from results.report.page import PageInfo, page
+from results.report.parts import (
+    PagePart,
+    TaskBlock,
+    blocks_of,
+    convergence_of,
+    is_shown,
+    layer_groups,
+    layers_of_all,
+    main_figures,
+    paper_tables,
+    table_efficiencies,
+    table_parts,
+)
 from results.tables.fill import fill_all
 from results.tables.run_options import add_choices, choose
 
@@ -131,7 +142,7 @@ def _write_page(path: Path, text: str, summary: Table) -> None:
 def _write_figures(folder: Path, main_ones: Sequence[Figure], blocks: Sequence[TaskBlock]) -> None:
     """Each figure without its title, which is for a paper's caption; a number tells figures of one name apart."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = [*main_ones, *(chart.figure for block in blocks for chart in (*block.charts, *block.more))]
+    figures = [*main_ones, *(figure for block in blocks for _, figure in (*block.charts, *block.more))]
     figures += [figure.narrow for figure in figures if figure.narrow]
     names = Counter[str]()
     for figure in figures:

@@ -12,7 +12,7 @@ from results import examples
 from results.analysis.rows import Group, Table
 from results.records.collect import FoundRecord
 from results.records.identity import PREDICTIONS_NAME
-from results.report.page import PagePart
+from results.report.parts import PagePart
 
 MOST = 60  # examples of a task
 TAGS = {"wrong": "mark", "missing": "del"}

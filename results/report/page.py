@@ -2,21 +2,221 @@
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from elmo.common.durations import duration
-from results.analysis.names import load_names, sort_key, task_name
-from results.analysis.rows import Row, Table, arm_titles
+from results.analysis.names import (
+    arm_title,
+    load_names,
+    metric_title,
+    old_recipe,
+    settings_title,
+    sort_key,
+    task_name,
+    task_title,
+)
+from results.analysis.rows import Group, Row, Table, arm_titles
+from results.analysis.verdict import verdicts
 from results.figures.marks import PALETTE, Figure, arms_of
 from results.figures.svg import both_forms, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
-from results.report.blocks import CHARTS, Chart, TaskBlock
-from results.report.cards import counted, failure_cards, run_cards
-from results.report.score_table import Links, Place, command_line, score_table
-from results.tables.sheet import KINDS, explanations
+from results.records.identity import flattened, shown
+from results.records.printing import printable
+from results.records.record import RunRecord
+from results.report.parts import CHARTS, Chart, PagePart, TaskBlock
+from results.tables.rerun_commands import commands_of, commit_of
+from results.tables.sheet import KINDS, explanations, gain_columns, paper_columns, score_columns, sheet_of
+from results.tables.writers import html_table
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a row belongs: the number of its task, the texts that a search finds it by, and the anchor of its block."""
+
+    task: int
+    words: str
+    anchor: str = ""
+
+    @property
+    def attributes(self) -> str:
+        """The HTML attributes by which the page's script filters."""
+        return f'data-task="{self.task}" data-find="{escape(self.words.casefold())}"'
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where the records are, as seen from the page."""
+
+    paths: Mapping[str, Path]  # by fingerprint
+    folder: Path  # of the page
+
+    def to(self, record: RunRecord, text: str) -> str:
+        """A link to the record's file; the text alone for runs that were joined from several."""
+        path = self.paths.get(record.fingerprint)
+        if path is None:
+            return escape(text)
+        return f'<a href="{escape(quote(os.fsencode(os.path.relpath(path, self.folder))))}">{escape(text)}</a>'
+
+
+def score_table(summary: Table, panels: Sequence[Row], places: Sequence[Place], links: Links, title: str) -> str:
+    """The table of these panels; columns without any content are left out."""
+    scores = score_columns(summary, panels, summary.arms)
+    titles = [panel.title for panel in panels]
+    paper = paper_columns(summary, panels, summary.compared, wide=False)
+    sheet = sheet_of(title, [("task", "l", titles), *scores[:2], *gain_columns(panels), *paper, *scores[2:]])
+    lines = []
+    for panel, place in zip(panels, places, strict=True):
+        name = escape(panel.task_title)
+        name = f'<a href="#{place.anchor}">{name}</a>' if place.anchor else name
+        where = escape(", ".join(filter(None, [panel.metric_title(), panel.settings_title])))
+        lines.append((place.attributes, f"{name}<small>{where}</small>", _details(panel, summary, links)))
+    arms = {printable(header): arm for (header, _, _), arm in zip(scores, summary.arms, strict=True)}
+    return html_table(sheet, "Scores", lines, arms)
+
+
+def _details(panel: Row, summary: Table, links: Links) -> str:
+    """Seeds with links to their records, the verdict on the paper's numbers, and the commands that repeat the runs."""
+    seeds = sorted({seed for group in panel.groups for seed in group.seeds})
+    head = "".join(f'<th scope="col">seed {seed}</th>' for seed in seeds)
+    lines = ""
+    for group in panel.groups:
+        of_seed = {record.identity.seed: record for record in group.records}
+        cells = "".join(f"<td>{_seed(of_seed.get(seed), group, links)}</td>" for seed in seeds)
+        name, arm = escape(arm_title(group.features, group.records[0])), escape(group.features)
+        lines += f'<tr data-arm="{arm}"><th scope="row">{name}</th>{cells}</tr>'
+    pair = [panel.group(arm) for arm in panel.compared]
+    verdict = "; ".join(
+        f"{arm_title(group.features, group.records[0])} {of_arm}"
+        for group, of_arm in zip(pair, verdicts(panel), strict=True)
+        if group and of_arm and summary.with_paper
+    )
+    paper = f"<p>Against the paper: {escape(verdict)}</p>" if verdict else ""
+    return (
+        '<details><summary>Seeds, commands, records</summary><div class="wide"><table class="seeds">'
+        "<caption>Test score of each seed, linked to its record</caption>"
+        f'<thead><tr><th scope="col">arm</th>{head}</tr></thead><tbody>{lines}</tbody></table></div>{paper}'
+        f"<p>To repeat the runs ({escape(commit_of(panel.groups))}):</p>"
+        f"{''.join(map(command_line, commands_of(panel.groups)))}</details>"
+    )
+
+
+def _seed(record: RunRecord | None, group: Group, links: Links) -> str:
+    """The score of a seed, linked to its record, or to those of its folds."""
+    if record is None:
+        return ""
+    folds = [fold for fold in group.single if fold.identity.seed == record.identity.seed]
+    below = " ".join(links.to(fold, f"fold {fold.identity.fold}") for fold in folds)
+    return links.to(record, f"{record.score:.2f}") + (f"<small>{below}</small>" if below else "")
+
+
+def command_line(command: str) -> str:
+    """A command with a button that copies it; the script shows the button."""
+    return (
+        f'<p class="command"><code>{escape(command)}</code><button type="button" class="copy" hidden>Copy</button></p>'
+    )
+
+
+MOST_CARDS = 400  # 2.5 kB each
+
+
+def failure_cards(failed: Sequence[FoundRecord]) -> str:
+    """The error and the last lines of the traceback of each failed run."""
+    cards = []
+    for item in failed:
+        error = item.record.error
+        assert error is not None  # a failed run has one
+        trace = f"<pre>{escape(chr(10).join(error.traceback))}</pre>" if error.traceback else ""
+        cards.append(
+            f'<article class="card failed"><h3>{escape(_task_title(item.record))}: {_run_title(item.record)}</h3>'
+            f'<p class="reason">{escape(f"{error.type}: {error.message}")}</p>{trace}'
+            f'<p class="path">{escape(str(item.path))}</p></article>'
+        )
+    return "\n".join(cards)
+
+
+def run_cards(runs: Sequence[FoundRecord], places: Mapping[str, Place]) -> str:
+    """The runs by data and task, each with a card that opens on demand.
+
+    In a large grid each run has only a line, with the path of its record.
+
+    Args:
+        runs: The records.
+        places: Task -> where its runs belong, for the page's filter.
+    """
+    rows: dict[tuple[str, str], list[FoundRecord]] = {}
+    for item in runs:
+        rows.setdefault(item.record.identity.row, []).append(item)
+    many = len(runs) > MOST_CARDS
+    blocks = [f"<p>Cards are shown for up to {MOST_CARDS} runs; choose some with --runs and --data.</p>"] * many
+    for (data, task), items in rows.items():
+        cards, name = "\n".join(map(_run_line if many else _run_card, items)), _task_title(items[0].record)
+        place = places.get(task, Place(-1, ""))
+        find = Place(place.task, f"{place.words} {name} {data}").attributes
+        title = f"{escape(name)} <small>{counted(len(items))}</small>"
+        blocks.append(f'<details class="runs" {find}><summary>{title}</summary>{cards}</details>')
+    return "\n".join(blocks)
+
+
+def counted(runs: int) -> str:
+    """The number of runs, as text."""
+    return "1 run" if runs == 1 else f"{runs:,} runs"
+
+
+def _run_line(item: FoundRecord) -> str:
+    return f'<p class="run">{_run_title(item.record)} <span class="path">{escape(str(item.path))}</span></p>'
+
+
+def _task_title(record: RunRecord) -> str:
+    return task_title(record.identity.data, record.identity.task, record)
+
+
+def _run_title(record: RunRecord) -> str:
+    settings = settings_title(record.identity.typed_variant)
+    arm = f"{arm_title(record.identity.features, record)}{record.identity.in_fold}"
+    name = ", ".join(filter(None, [arm, settings, old_recipe(record), f"seed {record.identity.seed}"]))
+    scored = f"{record.score:.2f} {metric_title(record.metric, record)}" if record.status == "finished" else ""
+    return f"{escape(name)} <small>{escape(scored or record.status)}</small>"
+
+
+def _run_card(item: FoundRecord) -> str:
+    """What is needed to audit a score; unknown facts are left out."""
+    record, environment = item.record, item.record.environment
+    scores = [
+        f"{split} {metric_title(name, record)} {score:.2f}"
+        for split, by_metric in record.scores.items()
+        for name, score in by_metric.items()
+    ]
+    facts: dict[str, str | None] = {
+        "scores": ", ".join(scores),
+        "time": None if record.seconds is None else duration(record.seconds),
+        "peak memory": None if record.peak_memory_mb is None else f"{record.peak_memory_mb:,.0f} MB",
+        "epochs": str(len(record.epochs)) if record.epochs else None,
+        "started": record.started_at,
+        "finished": record.finished_at,
+    }
+    if environment:
+        changed = ", with uncommitted changes" if environment.dirty else ""
+        versions = ", ".join(f"{name} {version}" for name, version in environment.packages.items())
+        facts["commit"] = f"{environment.commit}{changed}" if environment.commit else "not recorded"
+        facts["device"] = f"{environment.device}, threads {environment.threads}, {environment.platform}"
+        facts["versions"] = f"Python {environment.python}, {versions}"
+    facts |= {"fingerprint": record.fingerprint, "record": str(item.path)}
+    listed = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in facts.items() if value)
+    settings = "\n".join(f"{key}={shown(value)}" for key, value in sorted(flattened(record.config).items()))
+    hashed = flattened({key: value for key, value in record.fingerprinted.items() if key != "settings"})
+    # Hashes are not shortened, so that they can be compared.
+    hashes = "\n".join(f"{key}={v if isinstance(v, str) else shown(v)}" for key, v in hashed.items() if v is not None)
+    return (
+        f'<details class="run"><summary>{_run_title(record)}</summary>'
+        f"<dl>{listed}</dl><details><summary>Configuration</summary><pre>{escape(settings)}</pre></details>"
+        f"<details><summary>Hashes and recipes</summary><pre>{escape(hashes)}</pre></details></details>"
+    )
+
 
 STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
 COMMAND = "python -m "
@@ -31,25 +231,6 @@ class PageInfo:
     folders: Sequence[Path]
     records: Sequence[FoundRecord]
     out: Path
-
-
-@dataclass(frozen=True)
-class PagePart:
-    """A part of the page that is made elsewhere.
-
-    Attributes:
-        key: Its anchor.
-        title: Its heading.
-        html: What it shows; with headings from h3 on if it is a section of its own, else without.
-        task: The task whose block it ends; empty if it is a section of its own.
-        data: The data set of that task whose charts it follows, if it belongs to one.
-    """
-
-    key: str
-    title: str
-    html: str
-    task: str = ""
-    data: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,9 +387,9 @@ def _words(panel: Row, task: _Task) -> str:
 
 def _reading(blocks: Sequence[TaskBlock]) -> str:
     """One explanation for each kind of chart that the page has."""
-    kinds = {chart.kind for block in blocks for chart in (*block.charts, *block.more)}
-    shown = [kind for key, kind in CHARTS.items() if key in kinds]
-    items = "".join(f"<dt>{escape(kind.title)}</dt><dd>{escape(kind.text)}</dd>" for kind in shown)
+    kinds = {kind for block in blocks for kind, _ in (*block.charts, *block.more)}
+    shown = [chart for kind, chart in CHARTS.items() if kind in kinds]
+    items = "".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in shown)
     return f'<dl class="reading">{items}</dl>' if items else ""
 
 
@@ -255,7 +436,7 @@ def _charts(charts: Iterable[Chart], level: int, *, with_settings: bool) -> str:
     cards = ""
     for kind, figure in charts:
         below = f"<small>{escape(figure.title)}</small>" if with_settings else ""
-        heading = f"<h{level}>{escape(CHARTS[kind].title)}{below}</h{level}>"
+        heading = f"<h{level}>{escape(CHARTS[kind][0])}{below}</h{level}>"
         cards += f'<figure class="card">{heading}{inline_svg(figure)}</figure>'
     return f'<div class="figures">{cards}</div>' if cards else ""
 

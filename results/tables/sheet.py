@@ -109,7 +109,7 @@ def gains_sheet(
     gain, *more = gain_columns(rows)
     columns += [gain, *(more if wide else [])]
     if not dev:
-        columns += _paper_columns(table, rows, arms, wide=wide)
+        columns += paper_columns(table, rows, arms, wide=wide)
     return sheet_of(title, columns, always, [row.sign for row in rows])
 
 
@@ -146,7 +146,7 @@ def gain_columns(rows: Sequence[Row], header: str = GAIN) -> list[Column]:
     ]
 
 
-def _paper_columns(table: Table, rows: Sequence[Row], arms: Sequence[str], *, wide: bool) -> list[Column]:
+def paper_columns(table: Table, rows: Sequence[Row], arms: Sequence[str], *, wide: bool) -> list[Column]:
     """The paper's scores of these arms, and if wide, how ours compare; none where other arms are compared than its."""
     if not (table.experiment.name or table.with_paper):
         return []

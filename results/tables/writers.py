@@ -7,7 +7,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from html import escape
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TextIO
 
 from results.analysis.interval import Interval
@@ -88,6 +90,52 @@ def _tex(text: str) -> str:
     parts = ["".join(_TEX.get(character, character) for character in part) for part in _SIGNS.split(text)]
     signs = [f"${sign}$" for sign in _SIGNS.findall(text)]
     return "".join(part + sign for part, sign in zip(parts, [*signs, ""], strict=True))
+
+
+def html_table(
+    sheet: Sheet,
+    label: str,
+    lines: Sequence[tuple[str, str, str]] = (),
+    arms: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The sheet as HTML, in a frame that the keyboard can scroll.
+
+    Args:
+        sheet: Its cells.
+        label: Its name for readers who do not see it.
+        lines: For each line its attributes, its name and what is below it, as HTML; a page's script can then sort them.
+        arms: Header -> the arm whose column a page's script can hide.
+    """
+    of_arm = [f' data-arm="{escape(arms[header])}"' if header in arms else "" for header in sheet.headers]
+    headers = list(map(escape, sheet.headers))
+    head, body = "", ""
+    for header, arm in zip(headers, of_arm, strict=True):
+        shown = f'<button type="button" disabled>{header}</button>' if lines else header
+        head += f'<th scope="col"{" aria-sort=none" * bool(lines)}{arm}>{shown}</th>'
+    for number, (first, *cells) in enumerate(sheet.lines):
+        row = "".join(map(_html_cell, headers[1:], cells, of_arm[1:], [bool(lines)] * len(cells)))
+        if lines:
+            attributes, name, below = lines[number]
+            body += f'<tbody {attributes}><tr><th scope="row" data-value="{escape(first)}">{name}</th>{row}</tr>'
+            body += f'<tr class="more"><td colspan="{len(headers)}">{below}</td></tr></tbody>'
+        else:
+            body += f'<tr><th scope="row">{escape(first)}</th>{row}</tr>'
+    return (
+        f'<div class="scores" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f"<table{' class=sortable' * bool(lines)}><caption>{escape(sheet.title)}</caption>"
+        f"<thead><tr>{head}</tr></thead>{body if lines else f'<tbody>{body}</tbody>'}</table></div>"
+    )
+
+
+def _html_cell(header: str, cell: str, arm: str, sortable: bool) -> str:
+    """A cell with its header as an attribute: on a phone, rows become cards with the header next to the number."""
+    text = _SIGNS.sub(lambda sign: sign[0].replace("-", "\N{MINUS SIGN}"), escape(cell))
+    text = re.sub(r"^([^,]*\d[^,]*), (.* to .*)$", r"<b>\1</b><small>\2</small>", text)
+    value = re.match(r"<?([+-]?\d[\d.]*)", cell) if sortable else None
+    order = f' data-value="{value[1]}"' if value else ""
+    if cell == EMPTY:
+        return f'<td class="empty" data-label="{header}"{arm}><span></span></td>'
+    return f'<td data-label="{header}"{order}{arm}><span>{text}</span></td>'
 
 
 # Formats for people, of tables and the text below them.

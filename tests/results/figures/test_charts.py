@@ -11,13 +11,16 @@ from results.analysis.names import load_names
 from results.analysis.panels import class_metric, class_scores, curve, efficiencies, speeds
 from results.analysis.rows import Group, Row
 from results.figures.axes import Scale, fitted, shown_tick, text_width
-from results.figures.curves import convergence, learning_curves, sample_efficiency, seed_scatter
-from results.figures.marks import Area, Box, ChartLine, Dot, Label, arms_of
-from results.figures.parts import (
+from results.figures.charts import (
     class_differences,
     confusions,
+    convergence,
     layer_map,
+    learning_curves,
+    sample_efficiency,
+    seed_scatter,
 )
+from results.figures.marks import Area, Box, ChartLine, Dot, Label, arms_of
 from results.figures.svg import inline_svg, standalone_svg, swatch, with_legend, with_title
 from results.publishing.tables_page import speed_sheet
 from results.records.record import Mix

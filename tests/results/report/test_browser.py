@@ -29,9 +29,9 @@ def test_the_script_sorts_filters_and_hides_arms(page):
       const button = (text) => all("button").find(e => e.textContent === text);
       const press = (text) => { const found = button(text); found.click(); return found; };
       const steps = {start: rows()};
-      steps.gain = [press("gain").parentElement.ariaSort, rows()];
-      steps.again = [press("gain").parentElement.ariaSort, rows()];
-      steps.task = [press("task").parentElement.ariaSort, rows(), button("gain").parentElement.ariaSort];
+      steps.gain = [press("gain, 95 % interval").parentElement.ariaSort, rows()];
+      steps.again = [press("gain, 95 % interval").parentElement.ariaSort, rows()];
+      steps.task = [press("task").parentElement.ariaSort, rows(), button("gain, 95 % interval").parentElement.ariaSort];
       steps.chosen = [press("NER").ariaPressed, rows(), all("section.task").filter(e => !e.hidden).length];
       steps.all = [press("NER").ariaPressed, rows().length];
       const search = all("#search")[0];
@@ -84,7 +84,7 @@ def test_on_paper_no_column_is_lost_and_keys_and_copies_work(page):
     command, told = seen.found["copied"]
     assert (command.startswith("python -m tasks.run"), told) == (True, "command selected")
     assert seen.found["outline"] == "3px"
-    headers = ["task", "GloVe", "+ ELMo", "gain", "p", "errors removed", "paper"]
+    headers = ["task", "GloVe", "+ ELMo", "gain, 95 % interval", "p", "errors removed, 95 % interval", "paper"]
     assert (seen.found["headers"], seen.found["lost"], seen.found["bar"]) == (headers, [], "static")
     assert seen.found["cells"] > 3 * len(headers)
 

@@ -142,7 +142,7 @@ def test_whatever_a_record_says_is_text(runs):
 
 def test_the_page_of_a_large_grid_stays_small(monkeypatch, tmp_path):
     """With at most 200 cards, each of 240 runs has a line that names its record, and not all figures are there."""
-    monkeypatch.setattr("results.report.cards.MOST_CARDS", 200)
+    monkeypatch.setattr("results.report.page.MOST_CARDS", 200)
     for setting in range(60):
         for features, seed in itertools.product(("glove", "elmo"), (1, 2)):
             record = make_record(50 + setting / 10, features=features, seed=seed, variant={"trainer.x": setting})
