@@ -150,12 +150,7 @@ class BilmOptions:
         """The options in an options.json file."""
         if not path.is_file():  # reading a pipe would block
             raise InputError(f"{path}: no such options file")
-        return cls.from_text(path.read_bytes(), str(path))
-
-    @classmethod
-    def from_text(cls, text: str | bytes, where: str) -> BilmOptions:
-        """The options in the text of an options.json; `where` names it in an error."""
-        return cls.from_json(json_object(text, where), where)
+        return cls.from_json(json_object(path.read_bytes(), str(path)), str(path))
 
     def to_json(self) -> dict[str, Any]:
         """The options as bilm-tf and AllenNLP read them; both clip keys are always present."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.options import N_CHARACTERS, BilmOptions
+from elmo.bilm.options import N_CHARACTERS, BilmOptions, json_object
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
 from elmo.common.tensor_files import check_finite_weights, naming
@@ -141,7 +142,7 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
             not have the shape that the options define.
     """
     path = weights_file(find_weights(weights))
-    chosen = BilmOptions.from_file(Path(options)) if options is not None else BilmOptions.from_text(*options_text(path))
+    chosen = BilmOptions.from_file(Path(options)) if options is not None else BilmOptions.from_json(*read_options(path))
     state = read_weights(path, list(_entries(chosen)))  # checks the shapes before a large model is made
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
@@ -269,17 +270,6 @@ def _check_shapes(
             )
 
 
-def _module_tensors(entries: Iterable[Entry], read: Callable[[str], Tensor], path: Path) -> dict[str, Tensor]:
-    """The module's state dict, from a file whose shapes were checked."""
-    state = {}
-    for item in entries:
-        tensor = read(item.file_name).float()
-        with naming(path, "The training that made it diverged; use earlier weights"):
-            check_finite_weights({item.file_name: tensor})
-        state[item.module_name] = item.to_module(tensor)
-    return state
-
-
 def weights_file(path: Path) -> Path:
     """The weights file of a path: the path itself, or the file in this folder."""
     if path.is_dir():
@@ -296,17 +286,17 @@ def weights_file(path: Path) -> Path:
     return path
 
 
-def options_text(path: Path) -> tuple[str | bytes, str]:
+def read_options(path: Path) -> tuple[dict[str, Any], str]:
     """The options of a weights file and where they are: in it, or next to it by AllenNLP's rule or as options.json."""
     if path.suffix == SAFETENSORS_SUFFIX:
         with _open_safetensors(path) as file:
             content = (file.metadata() or {}).get("options")
         if content is not None:
-            return content, f"{path} (metadata)"
+            return json_object(content, f"{path} (metadata)"), f"{path} (metadata)"
     named = options_path(path)
     for candidate in (named, path.with_name("options.json")):
         if candidate.is_file():
-            return candidate.read_bytes(), str(candidate)
+            return json_object(candidate.read_bytes(), str(candidate)), str(candidate)
     names = " or ".join(dict.fromkeys((named.name, "options.json")))
     raise InputError(f"{path}: expected {names} next to the weights, found none; name it with --options")
 
@@ -327,33 +317,52 @@ def _open_safetensors(path: Path) -> safe_open:
 
 def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
     """The tensors of a module from a weights file, by their names in the module."""
-    read = _read_safetensors if path.suffix == SAFETENSORS_SUFFIX else _read_hdf5
-    return read(path, entries)
-
-
-def _read_safetensors(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    with _open_safetensors(path) as file:
-        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it cannot be iterated)
-        scales = {
-            item.file_name: item.scale_name
-            for item in entries
-            if item.scale_shape and item.file_name in parts and parts[item.file_name].get_dtype() == "I8"
-        }
-        _check_shapes(entries, {name: tuple(part.get_shape()) for name, part in parts.items()}, path, scales)
-
-        def read(name: str) -> Tensor:
-            tensor: Tensor = file.get_tensor(name)
-            if name in scales:
-                return tensor.float() * _checked_scale(file.get_tensor(scales[name]).float(), scales[name], path)
-            if not tensor.is_floating_point():
+    state = {}
+    with _opened(path) as (shapes, int8, read):
+        in_steps = {item.file_name for item in entries if item.scale_shape} & int8
+        _check_shapes(entries, shapes, path, in_steps)
+        for item in entries:
+            tensor = read(item.file_name)
+            if item.file_name in in_steps:
+                tensor = tensor.float() * _checked_scale(read(item.scale_name).float(), item.scale_name, path)
+            elif not tensor.is_floating_point():
                 raise InputError(
-                    f"{path}: tensor {name!r}: expected floating-point numbers, found {tensor.dtype}. Only the "
-                    "matrices of LSTMs and highways and word vectors may be int8; convert the weights again with "
+                    f"{path}: tensor {item.file_name!r}: expected floating-point numbers, found {tensor.dtype}. Only "
+                    "the matrices of LSTMs and highways and word vectors may be int8; convert the weights again with "
                     "python -m elmo.convert"
                 )
-            return tensor
+            with naming(path, "The training that made it diverged; use earlier weights"):
+                check_finite_weights({item.file_name: tensor})
+            state[item.module_name] = item.to_module(tensor.float())
+    return state
 
-        return _module_tensors(entries, read, path)
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], Callable[[str], Tensor]]]:
+    """The shapes of the tensors in a weights file, the names of those in int8, and a function that reads one."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    if path.suffix == SAFETENSORS_SUFFIX:
+        with _open_safetensors(path) as file:
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it cannot be iterated)
+            shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
+            yield shapes, {name for name, part in parts.items() if part.get_dtype() == "I8"}, file.get_tensor
+        return
+
+    def visit(name: str, item: object) -> None:
+        # Skips text, such as a sentence index, and datasets that declare a shape but store no values.
+        if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and item.id.get_storage_size():
+            require_own_values(item, path)
+            shapes[name] = item.shape
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(visit)
+            yield shapes, set(), lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32))
+    except InputError:
+        raise
+    # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error
 
 
 def _checked_scale(scale: Tensor, name: str, path: Path) -> Tensor:
@@ -365,29 +374,6 @@ def _checked_scale(scale: Tensor, name: str, path: Path) -> Tensor:
             "or convert the weights again with python -m elmo.convert"
         )
     return scale
-
-
-def _read_hdf5(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def visit(name: str, item: object) -> None:
-        # Skips text, such as a sentence index, and datasets that declare a shape but store no values.
-        if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and item.id.get_storage_size():
-            require_own_values(item, path)
-            shapes[name] = item.shape
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(visit)
-            _check_shapes(entries, shapes, path)
-            return _module_tensors(
-                entries, lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32)), path
-            )
-    except InputError:
-        raise
-    # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error
 
 
 def require_own_values(item: h5py.Dataset, path: Path) -> None:

@@ -23,13 +23,13 @@ from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.fast import in_blocks
 from elmo.bilm.lstm import Numbers
 from elmo.bilm.model import Bilm, draw_weights, weights_hash
-from elmo.bilm.options import REMEDY, BilmOptions, json_object
+from elmo.bilm.options import REMEDY, BilmOptions
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import (
     Entry,
     find_weights,
     load_bilm,
-    options_text,
+    read_options,
     read_weights,
     save_weights,
     weights_file,
@@ -346,8 +346,7 @@ def load_masked(weights: Path | str) -> MaskedLm:
         InputError: a file is missing or damaged, or a tensor does not have the shape that the options define.
     """
     path = weights_file(find_weights(weights))
-    text, where = options_text(path)
-    options = MaskedOptions.from_json(json_object(text, where), where)
+    options = MaskedOptions.from_json(*read_options(path))
     state = read_weights(path, _entries(options))
     model = MaskedLm(options)
     model.load_state_dict(state)
@@ -362,7 +361,7 @@ def load_either(weights: Path | str) -> Bilm | MaskedLm:
 
 def is_masked(weights: Path | str) -> bool:
     """Whether these weights are those of a masked LM, by their options."""
-    return KIND in json_object(*options_text(weights_file(find_weights(weights))))
+    return KIND in read_options(weights_file(find_weights(weights)))[0]
 
 
 def save_masked(model: MaskedLm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:
