@@ -14,7 +14,7 @@ from results.records.identity import EXAMPLES_NAME, RECORD_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record
 from tasks.data.datasets import DataSource
-from tasks.running.config import RunConfig, typed_folds
+from tasks.running.config import Run, typed_folds
 from tasks.running.schema import add_config_dir
 
 _DESCRIPTION = """\
@@ -35,7 +35,7 @@ examples:
   python -m tasks.groups task=coref data=litbank data_dir=DIR runs_dir=results/published   all folds"""
 
 
-def write_groups(config: RunConfig, run: Path | None, name: str) -> Path:
+def write_groups(config: Run, run: Path | None, name: str) -> Path:
     """Writes the groups of one test set; returns the file.
 
     Args:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -22,14 +22,15 @@ from elmo.common import checks
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
-from results.records.identity import Identity, record_path
+from results.records.identity import CHECKPOINT_NAME, Identity, differences, fingerprint, record_path, settings_hash
 from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
-from tasks.data.datasets import DataConfig
-from tasks.features.frozen_layers import WARNINGS, ElmoConfig, SourceConfig, StoreConfig, TransformerConfig
-from tasks.features.token_features import FeaturesConfig
+from results.records.record import decide, hashed
+from results.records.run_lock import LOCK_NAME
+from tasks.data.datasets import DataConfig, DataSource
+from tasks.features.frozen_layers import WARNINGS, ElmoConfig, SourceConfig, TransformerConfig
+from tasks.features.token_features import FeaturesConfig, TokenFeatures, features_fingerprint, features_recipes
 from tasks.running.config_errors import explain
-from tasks.running.loggers import LoggerConfig
-from tasks.running.schema import RunSchema, compose_config, group_options, with_configs_of
+from tasks.running.schema import RunSchema, RunSettings, compose_config, group_options, with_configs_of
 from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
 
@@ -47,9 +48,11 @@ FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
 NOT_IN_VARIANT = ("data.expected.", "data.hub.")
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """One run, checked and resolved; Hydra's objects stop here.
+@dataclass(kw_only=True)
+class Run(RunSettings):
+    """One run, checked and resolved, and all that is known about it before training; Hydra's objects stop here.
+
+    What it reads is hashed once, when that is first asked for: `dataclasses.replace(run)` is a copy that hashes anew.
 
     Attributes:
         task: the task, with its settings.
@@ -64,26 +67,12 @@ class RunConfig:
     """
 
     task: Task[Any, Any]
-    features: FeaturesConfig
     dataset: DataConfig
-    trainer: TrainerConfig
-    seed: int
-    fold: int | None
-    train_fraction: float
-    limit: int | None
-    trial: bool
-    device: str
-    threads: int
     runs_dir: Path
     data_dir: Path
-    keep_weights: bool
-    retry_failed: bool
-    logger: LoggerConfig
-    store: StoreConfig
     resolved: Mapping[str, Any]
-    variant: Mapping[str, str | int | float | bool | None]
-    also: Sequence[RunConfig] = ()
-    confidences: bool = False
+    variant: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    also: Sequence[Run] = ()
     own_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,12 +94,77 @@ class RunConfig:
         """The file of its record, which follows from the name."""
         return record_path(self.runs_dir, self.identity)
 
-    def numbered(self, numbers: Mapping[str, int]) -> RunConfig:
+    @property
+    def checkpoint(self) -> Path:
+        """The file with the state after the last epoch; removed when the run ends."""
+        return self.path.with_name(CHECKPOINT_NAME)
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether a process works on the run, or was killed before it cleaned up."""
+        return self.checkpoint.exists() or self.path.with_name(LOCK_NAME).exists()
+
+    @cached_property
+    def source(self) -> DataSource:
+        """Its data."""
+        return DataSource(self.data, self.data_dir, self.limit, self.train_fraction, self.seed)
+
+    @cached_property
+    def further(self) -> Mapping[str, DataSource]:
+        """The test sets of further datasets, by name."""
+        return {it.data.name: DataSource(it.data, self.data_dir, self.limit, used=("test",)) for it in self.also}
+
+    @cached_property
+    def fingerprinted(self) -> dict[str, Any]:
+        """What else than the name can change a score, with hashes of data, vectors and weights; as in the record."""
+        for further in self.further.values():  # not part of it, but read before training, too
+            further.fingerprint()
+        return {
+            "recipes": {"task": self.task.recipe, **features_recipes(self.features)},
+            "data": self.source.fingerprint(),
+            **features_fingerprint(self.features),
+            **({"settings": self.own_settings} if self.own_settings else {}),
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The run's fingerprint: runs with equal fingerprints have equal scores."""
+        return fingerprint(hashed(self.identity, self.fingerprinted))
+
+    def done(self) -> Literal["run", "skip", "failed"]:
+        """Whether it is to run, is done, or has failed before and is not to run again; see `decide`."""
+        found = decide(self.path, hashed(self.identity, self.fingerprinted))
+        return "run" if found == "failed" and self.retry == "failed" else found
+
+    def inputs(self, features: TokenFeatures) -> dict[str, str]:
+        """The sha256 of everything that the run reads and that can change its score; see `RunRecord.inputs`."""
+        return {**self.source.inputs, **features.inputs(), "settings": settings_hash(self.resolved)}
+
+    @property
+    def further_inputs(self) -> dict[str, str]:
+        """The sha256 of each file of the further test sets, by `data.also.NAME/FILE`."""
+        return {
+            name.replace("data.test/", f"data.also.{data}/", 1): it
+            for data, source in self.further.items()
+            for name, it in source.inputs.items()
+        }
+
+    def check_inputs(self, features: TokenFeatures, before: Mapping[str, str]) -> None:
+        """Raises an InputError if something has changed since the run read it."""
+        for source in (self.source, *self.further.values()):
+            source.check_unchanged()
+        if changed := differences(before, {**self.inputs(features), **self.further_inputs}):
+            raise InputError(
+                f"{', '.join(changed)} changed during the run: expected files that stay as they are. Put the old "
+                "content back and run with retry=failed, or run again to start over with the new content"
+            )
+
+    def numbered(self, numbers: Mapping[str, int]) -> Run:
         """The same run with another seed, another fold, or both."""
         return replace(self, **numbers, resolved={**self.resolved, **numbers})  # type: ignore[arg-type]
 
 
-def typed_config(overrides: Sequence[str], config_dir: Path | None = None) -> RunConfig:
+def typed_config(overrides: Sequence[str], config_dir: Path | None = None) -> Run:
     """Composes and checks the run that these overrides describe.
 
     Args:
@@ -124,7 +178,7 @@ def typed_config(overrides: Sequence[str], config_dir: Path | None = None) -> Ru
         return run_config(compose_config(overrides))
 
 
-def typed_folds(overrides: Sequence[str], config_dir: Path | None = None) -> list[RunConfig]:
+def typed_folds(overrides: Sequence[str], config_dir: Path | None = None) -> list[Run]:
     """Like `typed_config`, but one run for each fold if the data have folds and no fold is typed."""
     with _composing(overrides, config_dir):
         tree = compose_config(overrides)
@@ -143,7 +197,7 @@ def _composing(overrides: Sequence[str], config_dir: Path | None) -> Iterator[No
             raise InputError(explain(error, typed=overrides)) from error
 
 
-def run_config(tree: DictConfig) -> RunConfig:
+def run_config(tree: DictConfig) -> Run:
     """Checks a composed tree and returns its run.
 
     Raises:
@@ -157,7 +211,7 @@ def run_config(tree: DictConfig) -> RunConfig:
     return replace(parsed, variant=variant, own_settings=own, also=[_further(parsed, name) for name in also])
 
 
-def _further(run: RunConfig, name: str) -> RunConfig:
+def _further(run: Run, name: str) -> Run:
     """The plain run of the same task on a further dataset."""
     found = run_config(compose_config([f"task={run.task.name}", f"data='{name}'"]))
     if type(run.task).relabelled is Task.relabelled and (run.data.labels or found.data.labels):
@@ -168,7 +222,7 @@ def _further(run: RunConfig, name: str) -> RunConfig:
     return found
 
 
-def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> RunConfig:
+def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> Run:
     """Restores a run from its `resolved` tree, without its `variant`.
 
     The variant is in the run's record; computing it again would need the YAML files of the run. The caller chooses the
@@ -219,7 +273,7 @@ def _read_yaml(file: Traversable, config_dir: Path | None) -> DictConfig:
         raise InputError(f"--config-dir {config_dir}: {explain(error)}") from error
 
 
-def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
+def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
     """Checks the tree and builds the run, without its variant and own settings."""
     name = task_class.name
     # Checked again: Hydra accepts +KEY=VALUE without the schema.
@@ -249,27 +303,13 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> RunConfig:
     task.check_places(values.features.places())
     if values.features.elmo is not None and values.features.elmo.draw is None:
         values.features.elmo.draw = values.seed
-    return RunConfig(
-        task=task,
-        features=values.features,
+    as_typed = {setting.name: getattr(values, setting.name) for setting in fields(RunSettings)}
+    return Run(
+        **{**as_typed, "task": task, "confidences": values.confidences and not values.trial},
         dataset=data,
-        trainer=values.trainer,
-        seed=values.seed,
-        fold=values.fold,
-        train_fraction=values.train_fraction,
-        limit=values.limit,
-        trial=values.trial,
-        device=values.device,
-        threads=values.threads,
         runs_dir=expanded(values.runs_dir, "runs_dir"),
         data_dir=expanded(values.data_dir, "data_dir"),
-        keep_weights=values.keep_weights,
-        retry_failed=values.retry == "failed",
-        logger=values.logger,
-        store=values.store,
         resolved=_resolved(tree),
-        variant={},
-        confidences=values.confidences and not values.trial,
     )
 
 

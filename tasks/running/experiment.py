@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -21,14 +21,13 @@ from elmo.store.shelf import StoreUnusable
 from results.records.environment import Environment, describe_environment
 from results.records.example_scores import write_confidences, write_examples, write_predictions
 from results.records.group_files import GroupsUnreadable, add_groups, reads_otherwise
-from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name
+from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, differences
 from results.records.metric import Grouping
 from results.records.record import (
     FurtherTest,
     Mix,
     RunError,
     RunRecord,
-    decide,
     in_last_tenth,
     prepare_folder,
     read_record,
@@ -36,14 +35,14 @@ from results.records.record import (
     write_record,
 )
 from results.records.run_lock import HeldLock, Owner, run_lock
+from results.records.settings import settings_of
 from tasks.batch import Split
 from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.metrics import SAME_SCORE, Scores
 from tasks.modules.recurrence import kernels_for
-from tasks.running.config import RunConfig
+from tasks.running.config import Run
 from tasks.running.loggers import Logger
-from tasks.running.plan import RunPlan
 from tasks.running.predict import LoadedModel, predictor
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.task import Task
@@ -83,28 +82,7 @@ class Ended:
         return self.status.startswith("failed")
 
 
-@dataclass
-class RunOutcome:
-    """Results of a run so far; if the run fails, its record contains them."""
-
-    data: dict[str, Any] = field(default_factory=dict)
-    fit: FitState = field(default_factory=FitState)
-    epochs_here: set[int] = field(default_factory=set)  # trained by this process, not before a kill
-    dev: Scores = field(default_factory=Scores)
-    test: Scores = field(default_factory=Scores)
-    mixes: dict[str, Mix] = field(default_factory=dict)
-    coverage: dict[str, dict[str, int]] = field(default_factory=dict)
-    tested: list[str] = field(default_factory=list)  # names of the test examples
-    groups: dict[str, Grouping] = field(default_factory=dict)
-    predictions: list[dict[str, Any]] = field(default_factory=list)  # of the test examples, as they are kept
-    judged: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict)  # by split; see `Task.judged`
-    also: dict[str, FurtherTest] = field(default_factory=dict)  # see `RunRecord.also`
-    also_examples: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)  # see `RunRecord.inputs`
-    model: str | None = None  # the hash of the weights that were kept
-
-
-def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
+def run(config: Run, in_sweep: bool = False, side_by_side: bool = False) -> Ended:
     """Carries out one run, unless it is done or has failed before, and writes its record; errors are raised.
 
     From Python, on the shipped data:
@@ -123,269 +101,290 @@ def run(config: RunConfig, in_sweep: bool = False, side_by_side: bool = False) -
         in_sweep: print warnings only; the sweep prints how the run ended.
         side_by_side: other runs may print at the same time.
     """
+    config = replace(config)  # files may have changed since it was made
     torch.set_num_threads(config.threads)
     device = own_device(config.device)
     config.features.check_weights()
-    plan = RunPlan.of(config)
-    reporter = Reporter(plan.title, brief=in_sweep, bars=not side_by_side)
-    done = decide(plan.path, plan.hashed)
-    if (done == "skip" and not plan.left_behind) or (done == "failed" and not config.retry_failed):
-        return _ended_before(plan, done, reporter)
-    prepare_folder(plan.path)
-    with run_lock(plan.path.parent, plan.title) as lock:
-        if isinstance(lock, Owner):
-            if done == "skip":  # that process is about to end
-                return _ended_before(plan, done, reporter)
+    reporter = Reporter(config.identity.title, brief=in_sweep, bars=not side_by_side)
+    done = config.done()
+    if done == "failed" or (done == "skip" and not config.left_behind):
+        return _ended_before(config, reporter)
+    prepare_folder(config.path)
+    with run_lock(config.path.parent, config.identity.title) as lock:
+        if not isinstance(lock, Owner):
+            done = config.done()  # another process may have ended it before the lock
+            if done == "run":
+                return _Execution(config, device, reporter, lock).carry_out()
+            config.checkpoint.unlink(missing_ok=True)  # left by a process killed after it wrote the record
+        elif done == "run":  # otherwise that process is about to end
             reporter.warn(f"is running elsewhere: {lock}")
             return Ended("elsewhere")
-        done = decide(plan.path, plan.hashed)  # another process may have ended it before the lock
-        if done == "skip" or (done == "failed" and not config.retry_failed):
-            plan.checkpoint.unlink(missing_ok=True)  # left by a process killed after it wrote the record
-            return _ended_before(plan, done, reporter)
-        return _carry_out(plan, lock, device, reporter)
+        return _ended_before(config, reporter)
 
 
-def _ended_before(plan: RunPlan, done: Literal["run", "skip", "failed"], reporter: Reporter) -> Ended:
+def _ended_before(config: Run, reporter: Reporter) -> Ended:
     """Reports that an earlier command did the run, or tried to."""
-    if done == "skip":
-        record = read_record(plan.path)
-        if lacking := _not_kept(plan.config, record, plan.path.parent):
-            reporter.warn(
-                f"is done already, and kept no {' and no '.join(lacking)}: {plan.path}. To get them, run it again with "
-                f"another runs_dir=DIR, or delete {plan.path.parent} first"
-            )
-        else:
-            reporter.say(f"is done already: {plan.path}")
-        if changed := plan.changed_settings(record):
-            reporter.warn(
-                f"warning: was done with other settings than now: {'; '.join(changed)}. A default was edited without a "
-                "new recipe: take the edit back, raise the recipe, or use another runs_dir=DIR"
-            )
-        return Ended("skipped", folder=plan.path.parent, scores=record.scores)
-    error = read_record(plan.path).error
-    reason = error.last_line if error else ""
-    reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {plan.path}")
-    return Ended("failed before", reason, folder=plan.path.parent)
-
-
-def _not_kept(config: RunConfig, record: RunRecord, folder: Path) -> list[str]:
-    """What is asked for now, and was not when the run was done."""
+    record, folder = read_record(config.path), config.path.parent
+    if record.error is not None:
+        reason = record.error.last_line
+        reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {config.path}")
+        return Ended("failed before", reason, folder=folder)
     files = {"weights": (config.keep_weights, WEIGHTS_NAME), "confidences": (config.confidences, CONFIDENCES_NAME)}
-    missing = [what for what, (asked, name) in files.items() if asked and not (folder / name).exists()]
-    return missing + [f"scores on {other.data.name}" for other in config.also if other.data.name not in record.also]
+    lacking = [what for what, (asked, name) in files.items() if asked and not (folder / name).exists()]
+    lacking += [f"scores on {other.data.name}" for other in config.also if other.data.name not in record.also]
+    if lacking:
+        reporter.warn(
+            f"is done already, and kept no {' and no '.join(lacking)}: {config.path}. To get them, run it again with "
+            f"another runs_dir=DIR, or delete {folder} first"
+        )
+    else:
+        reporter.say(f"is done already: {config.path}")
+    if changed := differences(settings_of(record), settings_of(replace(record, config=config.resolved))):
+        values = "; ".join(f"{key} {there} there, {here} here" for key, (there, here) in changed.items())
+        reporter.warn(
+            f"warning: was done with other settings than now: {values}. A default was edited without a "
+            "new recipe: take the edit back, raise the recipe, or use another runs_dir=DIR"
+        )
+    return Ended("skipped", folder=folder, scores=record.scores)
 
 
-def _carry_out(plan: RunPlan, lock: HeldLock, device: torch.device, reporter: Reporter) -> Ended:
-    """Trains, tests and writes the record, also if the run fails."""
-    config, path, task = plan.config, plan.path, plan.config.task
-    outcome = RunOutcome()
-    environment = describe_environment(_device_name(device), config.threads, kernels_for(device))
-    forget_peak(device)
-    started_at, started = timestamp(), time.perf_counter()
+@dataclass
+class _Execution:
+    """A run under way and its results so far; if it fails, its record contains them."""
 
-    def record(error: Exception | None = None) -> RunRecord:
-        before = sum(epoch["seconds"] for epoch in outcome.fit.curve if epoch["epoch"] not in outcome.epochs_here)
+    run: Run
+    device: torch.device
+    reporter: Reporter
+    lock: HeldLock
+    data: dict[str, Any] = field(default_factory=dict)
+    fit: FitState = field(default_factory=FitState)
+    epochs_here: set[int] = field(default_factory=set)  # trained by this process, not before a kill
+    dev: Scores = field(default_factory=Scores)
+    test: Scores = field(default_factory=Scores)
+    mixes: dict[str, Mix] = field(default_factory=dict)
+    coverage: dict[str, dict[str, int]] = field(default_factory=dict)
+    tested: list[str] = field(default_factory=list)  # names of the test examples
+    groups: dict[str, Grouping] = field(default_factory=dict)
+    predictions: list[dict[str, Any]] = field(default_factory=list)  # of the test examples, as they are kept
+    judged: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict)  # by split; see `Task.judged`
+    also: dict[str, FurtherTest] = field(default_factory=dict)  # see `RunRecord.also`
+    also_examples: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)  # see `RunRecord.inputs`
+    model: str | None = None  # the hash of the weights that were kept
+    earlier: dict[Split, list[Any]] = field(default_factory=dict)  # the examples that were read
+
+    def __post_init__(self) -> None:
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+        self.environment = describe_environment(name, self.run.threads, kernels_for(self.device))
+        forget_peak(self.device)
+        self.started_at, self.started = timestamp(), time.perf_counter()
+
+    def record(self, error: Exception | None = None) -> RunRecord:
+        """The record of the run, as finished or as failed."""
+        run, fit = self.run, self.fit
+        before = sum(epoch["seconds"] for epoch in fit.curve if epoch["epoch"] not in self.epochs_here)
         return RunRecord(
             status="failed" if error else "finished",
-            identity=plan.identity,
-            fingerprinted=plan.parts,
-            config=config.resolved,
-            metric=task.metric,
-            metrics=task.metrics,
-            folds=config.data.folds,
-            scores={"dev": outcome.dev.values} | ({} if config.trial else {"test": outcome.test.values}),
-            details=outcome.test.details,
-            also=outcome.also,
-            data=outcome.data,
-            weights=_weights_note(config, plan.parts),
-            coverage=outcome.coverage or None,
-            mixes=outcome.mixes,
-            epochs=outcome.fit.curve,
-            at_limit=in_last_tenth(outcome.fit.best_epoch, config.trainer.epochs),
-            seconds=round(before + time.perf_counter() - started, 3),
-            peak_memory_mb=peak_mb(device),
-            inputs=outcome.inputs,
-            model=outcome.model,
-            environment=environment,
-            earlier=[Environment(**it) for it in outcome.fit.environments if Environment(**it) != environment],
-            started_at=started_at,
+            identity=run.identity,
+            fingerprinted=run.fingerprinted,
+            config=run.resolved,
+            metric=run.task.metric,
+            metrics=run.task.metrics,
+            folds=run.data.folds,
+            scores={"dev": self.dev.values} | ({} if run.trial else {"test": self.test.values}),
+            details=self.test.details,
+            also=self.also,
+            data=self.data,
+            weights=_weights_note(run),
+            coverage=self.coverage or None,
+            mixes=self.mixes,
+            epochs=fit.curve,
+            at_limit=in_last_tenth(fit.best_epoch, run.trainer.epochs),
+            seconds=round(before + time.perf_counter() - self.started, 3),
+            peak_memory_mb=peak_mb(self.device),
+            inputs=self.inputs,
+            model=self.model,
+            environment=self.environment,
+            earlier=[Environment(**it) for it in fit.environments if Environment(**it) != self.environment],
+            started_at=self.started_at,
             finished_at=timestamp(),
             error=RunError.of(error) if error else None,
         )
 
-    def on_epoch(state: FitState) -> None:
-        outcome.epochs_here.add(state.epoch)
-        best = round(state.best_score, 4) if state.best_epoch else None
-        lock.progress(state.epoch, config.trainer.epochs, best)
-        logger.epoch(state.curve[-1])
+    def carry_out(self) -> Ended:
+        """Trains, tests and writes the record, also if the run fails."""
+        run, path, task = self.run, self.run.path, self.run.task
+        self.lock.progress(0, run.trainer.epochs)
+        with Logger(run, self.reporter) as logger:
+            try:
+                with interrupts_kept():
+                    model = self.train_and_test(logger.epoch)
+                    run.check_inputs(model.features, self.inputs)
+                    self._write_results(model)
+            except StoreUnusable:
+                raise  # no failed record: the same run would succeed with another store
+            except Exception as error:
+                failed = self.record(error)
+                write_record(path, failed)  # the table shows failures of any kind
+                self.reporter.warn(f"failed, see {path}")
+                logger.final(failed.summary())
+                raise
+            finished = self.record()
+            write_record(path, finished)
+            run.checkpoint.unlink(missing_ok=True)
+            logger.final(finished.summary())
+            self._write_groups()
+        if finished.learned_nothing and run.limit is None:
+            self.reporter.warn(
+                "warning: the model learned nothing: it predicts one class for all test examples, or its score is 0. "
+                "Try more epochs or smaller batches (trainer.epochs, trainer.patience, trainer.batch_size)"
+            )
+        scores = ", ".join(f"{split} {values[task.metric]:.2f}" for split, values in finished.scores.items())
+        text = f"{task.metric}: {scores}  {finished.seconds:.0f} s"
+        self.reporter.say(f"{text}  {path}")
+        predicting = predictor(run, model, self.device)
+        return Ended("finished", text, run.identity.title, path.parent, finished.scores, predicting)
 
-    lock.progress(0, config.trainer.epochs)
-    with Logger(config.logger, plan.logged, reporter) as logger:
-        try:
-            with interrupts_kept():
-                model = train_and_test(plan, device, reporter, outcome, on_epoch, environment)
-                plan.check_inputs(model.features, outcome.inputs)
-                if config.keep_weights:
-                    outcome.model = save_weights(path.with_name(WEIGHTS_NAME), model, config, outcome.inputs)
-                if not config.trial:
-                    write_examples(path.with_name(EXAMPLES_NAME), plan.fingerprint, outcome.test.examples)
-                    write_predictions(path.with_name(PREDICTIONS_NAME), plan.fingerprint, outcome.predictions)
-                for name, examples in outcome.also_examples.items():
-                    write_examples(path.with_name(also_name(name)), plan.fingerprint, examples)
-                if config.confidences:
-                    write_confidences(path.with_name(CONFIDENCES_NAME), plan.fingerprint, outcome.judged)
-        except StoreUnusable:
-            raise  # no failed record: the same run would succeed with another store
-        except Exception as error:
-            failed = record(error)
-            write_record(path, failed)  # the table shows failures of any kind
-            reporter.warn(f"failed, see {path}")
-            logger.final(failed.summary())
-            raise
-        finished = record()
-        write_record(path, finished)
-        plan.checkpoint.unlink(missing_ok=True)
-        logger.final(finished.summary())
-        _write_groups(plan, outcome, reporter)
-    if finished.learned_nothing and config.limit is None:
-        reporter.warn(
-            "warning: the model learned nothing: it predicts one class for all test examples, or its score is 0. Try "
-            "more epochs or smaller batches (trainer.epochs, trainer.patience, trainer.batch_size)"
+    def train_and_test(self, log_epoch: Callable[[Mapping[str, Any]], None]) -> TaskModel:
+        """The experiment itself; keeps its results step by step and returns the trained model."""
+        run, task, reporter = self.run, self.run.task, self.reporter
+        train, dev = self._load("train"), self._load("dev")
+        task.learn_labels(train)
+        if run.keep_weights and type(task).learn_labels is not Task.learn_labels and "labels" not in vars(task):
+            raise InputError(
+                f"keep_weights=true: expected learn_labels() of task={task.name} to set self.labels, found none. "
+                "Keep there what it learns, as a list of texts: a saved model needs it"
+            )
+        features = TokenFeatures(run.features, _sentences(task, train), run.seed, run.store)
+        features.check_fingerprint(run.fingerprinted)
+        self.inputs = run.inputs(features)
+        model = TaskModel.start(task, features, run.seed).to(self.device)
+        trained = sum(parameter.numel() for parameter in model.trained().values())
+        reporter.say(
+            f"{len(train):,} + {len(dev):,} examples; {', '.join(features_recipes(run.features))}; "
+            f"{trained:,} parameters to train, {model.count_frozen():,} frozen; {self.device}"
         )
-    scores = ", ".join(f"{split} {values[task.metric]:.2f}" for split, values in finished.scores.items())
-    text = f"{task.metric}: {scores}  {finished.seconds:.0f} s"
-    reporter.say(f"{text}  {path}")
-    return Ended("finished", text, plan.title, path.parent, finished.scores, predictor(config, model, device))
+        if left_out := self._meet(features, {"train": train, "dev": dev}):
+            reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
 
+        def on_epoch(state: FitState) -> None:
+            self.epochs_here.add(state.epoch)
+            best = round(state.best_score, 4) if state.best_epoch else None
+            self.lock.progress(state.epoch, run.trainer.epochs, best)
+            log_epoch(state.curve[-1])
 
-def train_and_test(
-    plan: RunPlan,
-    device: torch.device,
-    reporter: Reporter,
-    outcome: RunOutcome,
-    on_epoch: Callable[[FitState], None],
-    environment: Environment,
-) -> TaskModel:
-    """The experiment itself; fills in `outcome` step by step and returns the trained model."""
-    config, task = plan.config, plan.config.task
+        # A run that was killed may go on with other further test sets.
+        resuming = run.checkpoint, run.fingerprint, on_epoch, self.inputs, asdict(self.environment)
+        self.inputs = {**self.inputs, **run.further_inputs}
+        trainer = Trainer(task, run.trainer, run.seed, self.device, reporter, *resuming)
+        if isinstance(task, FitsItself):
+            fitted = task.fit(trainer, model, train, dev, self.fit)
+        else:
+            if run.limit is None and (few := _few_steps(trainer, train)):
+                reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests
+            fitted = trainer.fit(model, train, dev, self.fit).best_values
+        if not isinstance(fitted, dict) or task.metric not in fitted:
+            raise InputError(
+                f"fit of task={task.name}: expected the scores on dev with {task.metric}, found {excerpt(fitted)}. "
+                "Return trainer.evaluate(model, dev).values"
+            )
+        self.dev = Scores(fitted)
+        self.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.mix_weights().items()}  # type: ignore[arg-type]
+        if run.trial:
+            return model
+        test = self._load("test")  # read once, after model selection
+        self._meet(features, {"test": test})
+        answers = trainer.answers(model, test)
+        predictions = [prediction for prediction, _ in answers]
+        self.test = task.score_test(test, predictions)
+        self.predictions = [_kept(task, *pair) for pair in zip(test, predictions, strict=True)]
+        if problem := _metric_problem(task, self.test):
+            reporter.warn(f"warning: {problem}")
+        self.tested, self.groups = [example.id for example in test], task.groups(test, train)
+        if run.confidences:
+            self.judged = {"dev": task.judged(dev, trainer.answers(model, dev)), "test": task.judged(test, answers)}
+        for other in run.also:
+            self._test_further(other, train, trainer, model)
+        return model
 
-    earlier: dict[Split, list[Any]] = {}
-
-    def load(split: Split) -> list[Any]:
-        loaded = plan.source.load(task, split)
+    def _load(self, split: Split) -> list[Any]:
+        """The examples of a split, and notes about them."""
+        task = self.run.task
+        loaded = self.run.source.load(task, split)
         try:  # before training: a record can have no other values
             facts = plain_json({**loaded.counts, **task.notes(loaded.examples)})
         except TypeError as error:
             raise InputError(f"counts() and notes() of task={task.name}: {error}") from error
-        shared, found = look_at(task, split, loaded.examples, earlier)
-        warnings = [*loaded.warnings, *(found if config.limit is None else ())]  # a limit is for quick tests
-        outcome.data[split] = {**facts, **shared, "warnings": warnings}
+        shared, found = look_at(task, split, loaded.examples, self.earlier)
+        warnings = [*loaded.warnings, *(found if self.run.limit is None else ())]  # a limit is for quick tests
+        self.data[split] = {**facts, **shared, "warnings": warnings}
         for warning in warnings:
-            reporter.warn(f"warning: {warning}")
-        earlier[split] = loaded.examples
+            self.reporter.warn(f"warning: {warning}")
+        self.earlier[split] = loaded.examples
         return loaded.examples
 
-    def sentences(examples: list[Any]) -> list[tuple[str, ...]]:
-        return list(chain.from_iterable(map(task.texts, examples)))
-
-    train, dev = load("train"), load("dev")
-    task.learn_labels(train)
-    if config.keep_weights and type(task).learn_labels is not Task.learn_labels and "labels" not in vars(task):
-        raise InputError(
-            f"keep_weights=true: expected learn_labels() of task={task.name} to set self.labels, found none. "
-            "Keep there what it learns, as a list of texts: a saved model needs it"
-        )
-    features = TokenFeatures(config.features, sentences(train), config.seed, config.store)
-    features.check_fingerprint(plan.parts)
-    outcome.inputs = plan.inputs(features)
-    model = TaskModel.start(task, features, config.seed).to(device)
-    trained = sum(parameter.numel() for parameter in model.trained().values())
-    reporter.say(
-        f"{len(train):,} + {len(dev):,} examples; {', '.join(features_recipes(config.features))}; "
-        f"{trained:,} parameters to train, {model.count_frozen():,} frozen; {device}"
-    )
-
-    def meet(splits: dict[str, list[Any]]) -> int:
-        texts = {split: sentences(examples) for split, examples in splits.items()}
-        left_out = features.meet(chain.from_iterable(texts.values()), reporter)
+    def _meet(self, features: TokenFeatures, splits: dict[str, list[Any]]) -> int:
+        """Computes or finds the layers of these examples; the number of sentences that do not fit in the cache."""
+        texts = {split: _sentences(self.run.task, examples) for split, examples in splits.items()}
+        left_out = features.meet(chain.from_iterable(texts.values()), self.reporter)
         for split, text in texts.items():
             if covered := features.coverage(text):
-                outcome.coverage[split] = covered
+                self.coverage[split] = covered
                 if covered["with_vector"] < LEAST_COVERAGE * covered["words"]:
                     share = "of {words:,} words {with_vector:,} have a pretrained vector".format(**covered)
-                    reporter.warn(f"warning: {split}: {share}; are these vectors of the data's language?")
+                    self.reporter.warn(f"warning: {split}: {share}; are these vectors of the data's language?")
         return left_out
 
-    if left_out := meet({"train": train, "dev": dev}):
-        reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
-    # A run that was killed may go on with other further test sets.
-    resuming = plan.checkpoint, plan.fingerprint, on_epoch, outcome.inputs, asdict(environment)
-    outcome.inputs = {**outcome.inputs, **plan.further_inputs}
-    trainer = Trainer(task, config.trainer, config.seed, device, reporter, *resuming)
-    if config.limit is None and not isinstance(task, FitsItself) and (few := _few_steps(trainer, train)):
-        reporter.warn(f"warning: {few}")  # not with a limit, which is for quick tests
-    if isinstance(task, FitsItself):
-        fitted = task.fit(trainer, model, train, dev, outcome.fit)
-    else:
-        fitted = trainer.fit(model, train, dev, outcome.fit).best_values
-    if not isinstance(fitted, dict) or task.metric not in fitted:
-        raise InputError(
-            f"fit of task={task.name}: expected the scores on dev with {task.metric}, found {excerpt(fitted)}. Return "
-            "trainer.evaluate(model, dev).values"
-        )
-    outcome.dev = Scores(fitted)
-    outcome.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.mix_weights().items()}  # type: ignore[arg-type]
+    def _test_further(self, other: Run, train: list[Any], trainer: Trainer, model: TaskModel) -> None:
+        """Scores the model on the test set of a further dataset, with labels that both datasets have."""
+        labels, name = self.run.data.labels, other.data.name
+        task = copy(self.run.task)  # with the labels that it has learned
+        task.reader = other.task.reader
+        loaded = self.run.further[name].load(task, "test")
+        gold = common_labels(task.label_counts(loaded.examples), other.data.labels, labels)
+        guessed = common_labels(task.label_counts(train), labels, other.data.labels)
+        self._meet(model.features, {f"also.{name}": loaded.examples})
+        predictions = trainer.predict(model, loaded.examples)
+        scores = task.score_test(*task.relabelled(loaded.examples, predictions, gold, guessed))
+        tables = {"gold": gold, "predicted": guessed}
+        self.also[name] = FurtherTest(scores.values, {**loaded.counts, "warnings": loaded.warnings}, tables)
+        self.also_examples[name] = scores.examples
+        for warning in loaded.warnings:
+            self.reporter.warn(f"warning: also {name}: {warning}")
+        shown = [
+            f"; {kind} labels: "
+            + ", ".join(f"{label} {f'as {it}' if it else 'dropped'}" for label, it in table.items())
+            for kind, table in tables.items()
+        ]
+        self.reporter.say(f"also {name}: {task.metric} {scores.values[task.metric]:.2f}{''.join(shown)}")
 
-    if config.trial:
-        return model
-    test = load("test")  # read once, after model selection
-    meet({"test": test})
-    answers = trainer.answers(model, test)
-    predictions = [prediction for prediction, _ in answers]
-    outcome.test = task.score_test(test, predictions)
-    outcome.predictions = [_kept(task, *pair) for pair in zip(test, predictions, strict=True)]
-    if problem := _metric_problem(task, outcome.test):
-        reporter.warn(f"warning: {problem}")
-    outcome.tested, outcome.groups = [example.id for example in test], task.groups(test, train)
-    if config.confidences:
-        outcome.judged = {"dev": task.judged(dev, trainer.answers(model, dev)), "test": task.judged(test, answers)}
+    def _write_results(self, model: TaskModel) -> None:
+        """Writes the files next to the record, before it."""
+        run, path = self.run, self.run.path
+        if run.keep_weights:
+            self.model = save_weights(path.with_name(WEIGHTS_NAME), model, run, self.inputs)
+        if not run.trial:
+            write_examples(path.with_name(EXAMPLES_NAME), run.fingerprint, self.test.examples)
+            write_predictions(path.with_name(PREDICTIONS_NAME), run.fingerprint, self.predictions)
+        for name, examples in self.also_examples.items():
+            write_examples(path.with_name(also_name(name)), run.fingerprint, examples)
+        if run.confidences:
+            write_confidences(path.with_name(CONFIDENCES_NAME), run.fingerprint, self.judged)
 
-    def predict(split: str, examples: list[Any]) -> list[Any]:
-        meet({split: examples})
-        return trainer.predict(model, examples)
+    def _write_groups(self) -> None:
+        """Writes the kinds of test examples, once for all runs on the whole of these data with its own reader."""
+        run = self.run
+        whole = run.limit is None and run.train_fraction == 1 and not reads_otherwise(run.identity)
+        if not whole or not self.groups or len(self.test.examples) != len(self.tested):
+            return
+        try:
+            add_groups(run.runs_dir, run.task.name, run.fingerprinted["data"], self.tested, self.groups)
+        except GroupsUnreadable as error:  # the run itself is done
+            self.reporter.warn(f"warning: {error}")
 
-    for other in config.also:
-        _test_further(plan, other, train, predict, outcome, reporter)
-    return model
 
-
-def _test_further(
-    plan: RunPlan,
-    other: RunConfig,
-    train: list[Any],
-    predict: Callable[[str, list[Any]], list[Any]],
-    outcome: RunOutcome,
-    reporter: Reporter,
-) -> None:
-    """Scores the model on the test set of a further dataset, with labels that both datasets have."""
-    own, name = plan.config, other.data.name
-    task = copy(own.task)  # with the labels that it has learned
-    task.reader = other.task.reader
-    loaded = plan.also[name].load(task, "test")
-    gold = common_labels(task.label_counts(loaded.examples), other.data.labels, own.data.labels)
-    guessed = common_labels(task.label_counts(train), own.data.labels, other.data.labels)
-    predictions = predict(f"also.{name}", loaded.examples)
-    scores = task.score_test(*task.relabelled(loaded.examples, predictions, gold, guessed))
-    tables = {"gold": gold, "predicted": guessed}
-    outcome.also[name] = FurtherTest(scores.values, {**loaded.counts, "warnings": loaded.warnings}, tables)
-    outcome.also_examples[name] = scores.examples
-    for warning in loaded.warnings:
-        reporter.warn(f"warning: also {name}: {warning}")
-    shown = [
-        f"; {kind} labels: " + ", ".join(f"{label} {f'as {it}' if it else 'dropped'}" for label, it in table.items())
-        for kind, table in tables.items()
-    ]
-    reporter.say(f"also {name}: {task.metric} {scores.values[task.metric]:.2f}{''.join(shown)}")
+def _sentences(task: Task[Any, Any], examples: list[Any]) -> list[tuple[str, ...]]:
+    return list(chain.from_iterable(map(task.texts, examples)))
 
 
 def _few_steps(trainer: Trainer, train: list[Any]) -> str | None:
@@ -407,17 +406,6 @@ def _kept(task: Task[Any, Any], example: Any, prediction: Any) -> dict[str, Any]
     return {"id": example.id, "example": shared, "gold": outputs[0], "predicted": outputs[1]}
 
 
-def _write_groups(plan: RunPlan, outcome: RunOutcome, reporter: Reporter) -> None:
-    """Writes the kinds of test examples, once for all runs on the whole of these data with the dataset's own reader."""
-    whole = plan.config.limit is None and plan.config.train_fraction == 1 and not reads_otherwise(plan.identity)
-    if not whole or not outcome.groups or len(outcome.test.examples) != len(outcome.tested):
-        return
-    try:
-        add_groups(plan.config.runs_dir, plan.identity.task, plan.parts["data"], outcome.tested, outcome.groups)
-    except GroupsUnreadable as error:  # the run itself is done
-        reporter.warn(f"warning: {error}")
-
-
 def _metric_problem(task: Task[Any, Any], scores: Scores) -> str | None:
     """Why tables cannot compute the main score from the test examples as the task declares it; None if they can."""
     metric = task.metrics.get(task.metric)
@@ -434,14 +422,10 @@ def _metric_problem(task: Task[Any, Any], scores: Scores) -> str | None:
     return None
 
 
-def _weights_note(config: RunConfig, parts: dict[str, Any]) -> dict[str, object] | None:
-    elmo = config.features.elmo
+def _weights_note(run: Run) -> dict[str, object] | None:
+    elmo = run.features.elmo
     if elmo is None:
         return None
-    name = config.resolved["features"]["elmo"]["weights"]
+    name, sha256 = run.resolved["features"]["elmo"]["weights"], run.fingerprinted["weights"]
     control = {} if elmo.control is None else {"control": elmo.control, "draw": elmo.draw}
-    return {"name": name, "untrained": elmo.untrained, **control, "sha256": parts["weights"], "state": "zero"}
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return {"name": name, "untrained": elmo.untrained, **control, "sha256": sha256, "state": "zero"}

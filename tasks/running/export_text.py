@@ -12,7 +12,7 @@ from itertools import chain
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import print_lines
 from tasks.data.datasets import DataSource
-from tasks.running.config import RunConfig, typed_config
+from tasks.running.config import Run, typed_config
 from tasks.running.schema import add_config_dir, group_options
 
 _DESCRIPTION = """\
@@ -27,7 +27,7 @@ by spaces. No labels, nothing of dev or test. To tune a biLM on it and use that:
 600000 is three times CoNLL-2003's 197,521 words. For your own dataset, use data=PATH.yaml."""
 
 
-def training_text(config: RunConfig) -> list[str]:
+def training_text(config: Run) -> list[str]:
     """The sentences of a task's training examples, each once, in order."""
     source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
     examples = source.load(config.task, "train").examples

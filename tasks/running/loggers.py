@@ -6,76 +6,37 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elmo.common import checks
 from elmo.common.errors import interrupts_kept
 from elmo.common.experiment_log import EventFile, start_wandb
 from elmo.common.progress import Reporter
+from tasks.running.config import Run
+from tasks.running.schema import LoggerConfig
 
-NAMES = ("none", "wandb", "tensorboard")
-MODES = ("online", "offline", "disabled")
 WANDB_FOLDER, TENSORBOARD_FOLDER = ".wandb", ".tensorboard"  # below runs_dir
-
-
-@dataclass
-class LoggerConfig:
-    """Where a run is logged in addition to its record; conf/logger/ has the choices."""
-
-    name: str = "none"
-    mode: str = "online"
-    project: str = "elmo-benchmark"
-    entity: str | None = None
-
-    def check(self) -> None:
-        """Raises an InputError for an unknown name or mode."""
-        checks.one_of(NAMES, "logger.name", self.name)
-        checks.one_of(MODES, "logger.mode", self.mode)
-
-
-@dataclass(frozen=True)
-class Logged:
-    """The facts about a run that a logger needs.
-
-    Attributes:
-        id: stays the same when a stopped run is resumed.
-        title: the run's name.
-        group: the name without the seed.
-        tags: dataset, task and features.
-        settings: the whole config.
-        runs_dir: the folder for everything that a logger writes.
-        place: the path of the record's folder below it.
-    """
-
-    id: str
-    title: str
-    group: str
-    tags: tuple[str, ...]
-    settings: Mapping[str, Any]
-    runs_dir: Path
-    place: Path
 
 
 class _OnWandb:
     """A run on Weights & Biases: each epoch's values, and the summary of the record."""
 
-    def __init__(self, config: LoggerConfig, run: Logged) -> None:
+    def __init__(self, run: Run) -> None:
+        config, name = run.logger, run.identity
         folder = (run.runs_dir / WANDB_FOLDER).absolute()
         folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
         os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
         self._run = start_wandb(
             config.project,
             folder,
-            run.settings,
+            run.resolved,
             entity=config.entity,
-            mode=config.mode,  # type: ignore[arg-type]  # one of MODES
-            run_id=run.id,
-            name=run.title,
-            group=run.group,
-            tags=run.tags,
+            mode=config.mode,  # type: ignore[arg-type]  # checked
+            run_id=run.fingerprint[:16],
+            name=name.title,
+            group=name.title.replace(f" seed {name.seed}", "", 1),
+            tags=(name.data, name.task, name.features),
             quiet=True,
         )
         self._offline = config.mode == "offline"
@@ -96,9 +57,9 @@ class _OnWandb:
 class _OnTensorboard:
     """A run for TensorBoard: each epoch's values, the scores and the summary of the record."""
 
-    def __init__(self, run: Logged) -> None:
+    def __init__(self, run: Run) -> None:
         self._folder = run.runs_dir / TENSORBOARD_FOLDER
-        self._file = EventFile(self._folder / run.place, run.settings)
+        self._file = EventFile(self._folder / run.path.parent.relative_to(run.runs_dir), run.resolved)
         self._epoch = 0
 
     def epoch(self, values: Mapping[str, float]) -> None:
@@ -128,13 +89,13 @@ def advice_after_sweep(config: LoggerConfig, runs_dir: Path) -> str:
 class Logger:
     """Logs a run until something fails, or nothing at all with logger=none; a context manager."""
 
-    def __init__(self, config: LoggerConfig, run: Logged, reporter: Reporter) -> None:
+    def __init__(self, run: Run, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._name = config.name
+        self._name = run.logger.name
         self._log: _OnWandb | _OnTensorboard | None = None
-        if config.name != "none":
+        if self._name != "none":
             with self._giving_up():
-                self._log = _OnWandb(config, run) if config.name == "wandb" else _OnTensorboard(run)
+                self._log = _OnWandb(run) if self._name == "wandb" else _OnTensorboard(run)
 
     def epoch(self, values: Mapping[str, float]) -> None:
         """Logs the values of one epoch."""

@@ -21,7 +21,7 @@ from elmo.common.progress import Reporter
 from tasks.data.raw_text import fields_of_line, raw_items
 from tasks.data.text_files import json_object
 from tasks.metrics import Scores
-from tasks.running.config import RunConfig
+from tasks.running.config import Run
 from tasks.running.saved_model import WEIGHTS_NAME, check_recorded, load_weights
 from tasks.running.schema import add_config_dir
 from tasks.task import Task
@@ -100,7 +100,7 @@ class LoadedModel:
         model: features and head.
     """
 
-    def __init__(self, config: RunConfig, model: TaskModel, device: torch.device) -> None:
+    def __init__(self, config: Run, model: TaskModel, device: torch.device) -> None:
         self.task: Task[Any, Any] = config.task
         self.model = model.to(device)
         self._reporter = Reporter(f"{self.task.name}: predicting", brief=True)
@@ -281,7 +281,7 @@ def _weights_below(folder: Path) -> Path:
     return found[0] if found else own
 
 
-def predictor(config: RunConfig, model: TaskModel, device: torch.device) -> LoadedModel | None:
+def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedModel | None:
     """The model of a run, ready to predict; None for a task that is not trained by gradient descent."""
     return None if isinstance(config.task, FitsItself) else LoadedModel(config, model, device)
 

@@ -12,7 +12,7 @@ from results.records.identity import RECORD_NAME
 from results.records.paths import BY_NAME_OR_PATH, is_name
 from results.records.record import RecordUnreadable, read_record
 from tasks.features.token_features import TokenFeatures, features_fingerprint
-from tasks.running.config import RunConfig, known_sources, recorded_config, task_named
+from tasks.running.config import Run, known_sources, recorded_config, task_named
 from tasks.training.trainer import TaskModel
 
 WEIGHTS_NAME = "weights.pt"  # next to a run's record
@@ -23,7 +23,7 @@ PARTS = {
 REMEDY = "Delete the run's folder and run it again with keep_weights=true"
 
 
-def save_weights(path: Path, model: TaskModel, config: RunConfig, inputs: Mapping[str, str] | None = None) -> str:
+def save_weights(path: Path, model: TaskModel, config: Run, inputs: Mapping[str, str] | None = None) -> str:
     """Writes the trained parameters with the words, labels and config that rebuild the rest of the model.
 
     Returns the sha256 of the file, for `RunRecord.model`; `inputs` are those of the record.
@@ -74,7 +74,7 @@ def check_recorded(path: Path) -> None:
         )
 
 
-def load_weights(path: Path, task: str | None = None, config_dir: Path | None = None) -> tuple[RunConfig, TaskModel]:
+def load_weights(path: Path, task: str | None = None, config_dir: Path | None = None) -> tuple[Run, TaskModel]:
     """Loads a run and its model.
 
     The file may be untrusted: nothing in it is executed. The task's class is found by its name, and the class of a

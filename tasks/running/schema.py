@@ -19,30 +19,38 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
 from tasks.data.datasets import DataConfig
 from tasks.features.frozen_layers import StoreConfig
 from tasks.features.token_features import FeaturesConfig
 from tasks.running import typed_files
-from tasks.running.loggers import LoggerConfig
 from tasks.training.trainer import TrainerConfig
 
 
 @dataclass
-class RunSchema:
-    """The whole tree; conf/config.yaml has the defaults.
+class LoggerConfig:
+    """Where a run is logged in addition to its record; conf/logger/ has the choices."""
 
-    Attributes:
-        datasets: the task's part of the datasets that every task has (mini, paper), by name.
-        dataset_file: the file of data=PATH.yaml; tasks/running/typed_files.py sets it.
-    """
+    name: str = "none"
+    mode: str = "online"
+    project: str = "elmo-benchmark"
+    entity: str | None = None
 
-    task: dict[str, Any] = MISSING
+    def check(self) -> None:
+        """Raises an InputError for an unknown name or mode."""
+        checks.one_of(("none", "wandb", "tensorboard"), "logger.name", self.name)
+        checks.one_of(("online", "offline", "disabled"), "logger.mode", self.mode)
+
+
+@dataclass
+class RunSettings:
+    """The settings that a run uses as they are typed; conf/config.yaml has the defaults."""
+
+    task: Any = MISSING
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
-    data: DataConfig = field(default_factory=DataConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    datasets: dict[str, DataConfig] = field(default_factory=dict)
     seed: int = 1
     fold: int | None = None
     train_fraction: float = 1.0
@@ -50,15 +58,29 @@ class RunSchema:
     trial: bool = False
     device: str = "auto"
     threads: int = 1
-    runs_dir: str = "results/runs"
-    data_dir: str = "data"
-    dataset_file: str | None = None
     keep_weights: Any = False  # a bool, checked later: OmegaConf would take 2 for true
-    also: list[str] = field(default_factory=list)
     confidences: Any = False  # a bool, as above
     retry: str | None = None
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+
+
+@dataclass
+class RunSchema(RunSettings):
+    """The whole tree.
+
+    Attributes:
+        datasets: the task's part of the datasets that every task has (mini, paper), by name.
+        dataset_file: the file of data=PATH.yaml; tasks/running/typed_files.py sets it.
+    """
+
+    task: dict[str, Any] = MISSING
+    data: DataConfig = field(default_factory=DataConfig)
+    datasets: dict[str, DataConfig] = field(default_factory=dict)
+    runs_dir: str = "results/runs"
+    data_dir: str = "data"
+    dataset_file: str | None = None
+    also: list[str] = field(default_factory=list)
 
 
 ConfigStore.instance().store(name="schema", node=RunSchema)

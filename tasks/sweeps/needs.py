@@ -21,8 +21,7 @@ from results.experiments.runs_of_cells import equal_runs
 from results.records.paths import is_name
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import FrozenConfig, TransformerConfig
-from tasks.running.config import RunConfig
-from tasks.running.plan import further_set
+from tasks.running.config import Run
 
 MIXING = {field.name for field in fields(FrozenConfig)}  # settings of frozen layers that open nothing
 
@@ -50,7 +49,7 @@ class Needs:
         return "\n".join([head, *(f"  {reason}".replace("\n", "\n    ") for reason in self.missing)])
 
 
-def needs_of(runs: Mapping[str, RunConfig | str], here: bool, download: bool) -> Needs:
+def needs_of(runs: Mapping[str, Run | str], here: bool, download: bool) -> Needs:
     """Looks once for each thing that the runs need.
 
     Args:
@@ -89,15 +88,15 @@ class _Files(NamedTuple):
     splits: str
 
 
-def _looks(run: RunConfig, here: bool, download: bool) -> Iterator[tuple[Hashable, Callable[[], object]]]:
+def _looks(run: Run, here: bool, download: bool) -> Iterator[tuple[Hashable, Callable[[], object]]]:
     """How to look for each thing that a run needs, by what is looked for."""
     data, features = run.data, run.features
     # Readers differ, and folds in their files; the rest is the same for all runs on the files of a dataset.
     whole = repr((data.name, data.documents, data.shipped, data.hub, None if data.folds else data.splits))
     yield _Files(whole, run.data_dir, repr(data.splits)), lambda: DataSource(data, run.data_dir).check_there(download)
     for other in run.also:
-        found = further_set(other, run)
-        yield (repr(other.data), run.data_dir), lambda found=found: found.check_there(download)  # type: ignore[misc]
+        further = DataSource(other.data, run.data_dir, used=("test",))
+        yield (repr(other.data), run.data_dir), lambda further=further: further.check_there(download)  # type: ignore[misc]
     if features.words is not None:
         yield features.words.vectors, features.words.open_vectors
     for part in features.all_frozen().values():
@@ -129,7 +128,7 @@ def _check_writable(setting: str, folder: Path) -> None:
 
 
 def plan_lines(
-    configs: Mapping[str, RunConfig | str], to_do: Collection[Path], needs: Needs, at_once: int | None
+    configs: Mapping[str, Run | str], to_do: Collection[Path], needs: Needs, at_once: int | None
 ) -> Iterator[str]:
     """The lines of a plan.
 
@@ -139,7 +138,7 @@ def plan_lines(
         needs: what they need and do not find.
         at_once: how many run at the same time; None if a cluster decides it.
     """
-    runs = [run for run in configs.values() if isinstance(run, RunConfig)]
+    runs = [run for run in configs.values() if isinstance(run, Run)]
     left = [run for run in runs if run.path.absolute() in to_do]
     together = f", {at_once} at a time" if len(left) > 1 and at_once else ""
     yield f"runs       {len(configs)}: {len(runs) - len(left)} have a record, {len(left)} are to do{together}"

@@ -25,7 +25,7 @@ from results.experiments.experiment import refuse_absurd, sweep_name
 from results.experiments.experiment_file import load_experiment
 from results.records.record import timestamp
 from results.records.sweep_manifest import DATA, DATA_DIR, Manifest, write_manifest
-from tasks.running.config import RunConfig, run_config
+from tasks.running.config import Run, run_config
 from tasks.running.config_errors import explain
 
 NUMBER = re.compile(r"(seed|fold)=(\d+)")
@@ -107,14 +107,14 @@ def _plain(value: str) -> str:
     return plain if "${" in plain else value
 
 
-def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig | str]:
+def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, Run | str]:
     """The runs of a sweep by their overrides, or why one is rejected.
 
     Raises:
         Exception: one of `CONFIG_ERRORS`, or an AssertionError for a key below a null: a run cannot be composed.
     """
-    known: dict[tuple[str, ...], RunConfig] = {}  # one for all seeds and folds: composing takes half a second
-    configs: dict[str, RunConfig | str] = {}
+    known: dict[tuple[str, ...], Run] = {}  # one for all seeds and folds: composing takes half a second
+    configs: dict[str, Run | str] = {}
     for overrides in runs:
         numbers = {typed[1]: int(typed[2]) for typed in map(NUMBER.fullmatch, overrides) if typed}
         others = (*numbers, *(override for override in overrides if not NUMBER.fullmatch(override)))
@@ -140,9 +140,9 @@ def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, RunConfig
     return configs
 
 
-def manifest_of(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> Manifest:
+def manifest_of(config: DictConfig, configs: Mapping[str, Run | str]) -> Manifest:
     """The names of a sweep's runs, for `python -m results.status`."""
-    identities = [run.identity for run in configs.values() if isinstance(run, RunConfig)]
+    identities = [run.identity for run in configs.values() if isinstance(run, Run)]
     # Equal runs are the same sweep, also with another folder, device or launcher.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,13 +31,12 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import expanded, print_lines
 from elmo.common.progress import Reporter
 from results.experiments.experiment_file import load_experiment
-from results.records.record import RecordConflict, RecordUnreadable, decide, read_record
+from results.records.record import RecordConflict, RecordUnreadable, read_record
 from results.records.run_lock import LOCK_NAME
 from results.records.sweep_manifest import DEFAULT_RUNS, at_work, write_manifest
-from tasks.running.config import NOT_IN_FINGERPRINT, RunConfig
+from tasks.running.config import NOT_IN_FINGERPRINT, Run
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
-from tasks.running.plan import RunPlan
 from tasks.running.saved_model import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
 from tasks.sweeps.needs import needs_of, plan_lines
@@ -258,11 +257,11 @@ def next_command(config: DictConfig) -> str:
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 
-def folders_of_models(configs: Mapping[str, RunConfig | str]) -> dict[Path, Path]:
+def folders_of_models(configs: Mapping[str, Run | str]) -> dict[Path, Path]:
     """The folders of runs that keep their weights, each with that of its arm."""
     folders = {}
     for run in configs.values():
-        if isinstance(run, RunConfig) and run.keep_weights:
+        if isinstance(run, Run) and run.keep_weights:
             folder = run.path.parent
             folders[folder] = run.runs_dir.joinpath(*folder.relative_to(run.runs_dir).parts[:ARM_DEPTH])
     return folders
@@ -286,10 +285,10 @@ def end_line(overrides: str, ended: Ended) -> str:
     return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
 
 
-def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> str:
+def not_in_table(config: DictConfig, configs: Mapping[str, Run | str]) -> str:
     """What to say if the table of an experiment will not find all of its runs; empty if it will."""
     runs = [(cell, configs[" ".join(cell.overrides)]) for cell in cells_in(config)]
-    made = [(cell, run.identity, run.resolved) for cell, run in runs if isinstance(run, RunConfig)]
+    made = [(cell, run.identity, run.resolved) for cell, run in runs if isinstance(run, Run)]
     lost = [(cell, identity) for cell, identity, resolved in made if not cell.is_run(identity, resolved)]
     if not lost:
         return ""
@@ -302,25 +301,24 @@ def not_in_table(config: DictConfig, configs: Mapping[str, RunConfig | str]) -> 
     )
 
 
-def nothing_left(configs: Mapping[str, RunConfig | str]) -> bool:
+def nothing_left(configs: Mapping[str, Run | str]) -> bool:
     """Whether every run is done and has left neither checkpoint nor lock; a run with an unusable record reports it."""
-    runs = [run for run in configs.values() if isinstance(run, RunConfig)]
+    runs = [run for run in configs.values() if isinstance(run, Run)]
     if len(runs) < len(configs) or not all(run.path.exists() for run in runs):
         return False
     with suppress(InputError, RecordConflict, RecordUnreadable, OSError):
-        plans = map(RunPlan.of, runs)
-        return all(decide(plan.path, plan.hashed) == "skip" and not plan.left_behind for plan in plans)
+        return all(replace(run).done() == "skip" and not run.left_behind for run in runs)  # a copy: it holds data
     return False
 
 
-def records_to_write(configs: Mapping[str, RunConfig | str]) -> dict[Path, int | None]:
+def records_to_write(configs: Mapping[str, Run | str]) -> dict[Path, int | None]:
     """The records that a sweep has yet to write, each with the time of the failed one that it replaces."""
     records = {}
     for run in configs.values():
-        if isinstance(run, RunConfig):
+        if isinstance(run, Run):
             path = run.path.absolute()
             before = _written(path)
-            if before is None or (run.retry_failed and _has_failed(path)):
+            if before is None or (run.retry == "failed" and _has_failed(path)):
                 records[path] = before
     return records
 

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
-from tasks.running.config import RunConfig, typed_config
+from tasks.running.config import Run, typed_config
 from tasks.training.optimisers import OPTIMIZERS, WeightAverage
 from tasks.training.trainer import FitState, Trainer
 from tests.tasks.making import model_of
@@ -63,7 +63,7 @@ class Clock:
 class Arm:
     """One arm of a task with its features in memory."""
 
-    def __init__(self, config: RunConfig, train: list, dev: list, device: torch.device):
+    def __init__(self, config: Run, train: list, dev: list, device: torch.device):
         self.train, self.dev, self.device = train, dev, device
         # CPU time, since other processes may use the cores; on a GPU the wall clock, since the host waits.
         self.now = time.process_time if device.type == "cpu" else time.perf_counter

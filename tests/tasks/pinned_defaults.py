@@ -18,7 +18,7 @@ from elmo.common.errors import InputError
 from results.records.identity import flattened
 from results.records.paths import BY_NAME_OR_PATH
 from tasks.features.token_features import features_recipes
-from tasks.running.config import FOR_PEOPLE, RunConfig, typed_config
+from tasks.running.config import FOR_PEOPLE, Run, typed_config
 from tasks.running.schema import group_options
 
 PINS = Path(__file__).with_suffix(".json")
@@ -31,7 +31,7 @@ NOT_EVERYWHERE = ("taglm",)  # their place is between two layers of a head, whic
 Pins = dict[str, dict[str, dict[str, Any]]]
 
 
-def shipped_runs() -> dict[tuple[str, str, str], RunConfig]:
+def shipped_runs() -> dict[tuple[str, str, str], Run]:
     """Runs that the shipped files describe, by (task, data, features); the first fold of data with folds.
 
     Every task with every dataset, and with all features on the first of these: what features set depends on the task
@@ -63,7 +63,7 @@ def _yaml(group: str, name: str) -> dict[str, Any]:
     return content
 
 
-def current(runs: Mapping[tuple[str, str, str], RunConfig]) -> Pins:
+def current(runs: Mapping[tuple[str, str, str], Run]) -> Pins:
     """Recipes and settings of runs, by "task data features"."""
     found: Pins = {}
     for names, config in runs.items():

@@ -9,16 +9,13 @@ import pytest
 import torch
 
 from elmo import InputError, MaskedLm, random_bilm, save_bilm
-from elmo.common.progress import Reporter
 from elmo.sources.masked import random_masked, save_masked
-from results.records.environment import describe_environment
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
 from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
 from tasks.ner import Ner
 from tasks.running.config import recorded_config
-from tasks.running.experiment import RunOutcome, run, train_and_test
-from tasks.running.plan import RunPlan
+from tasks.running.experiment import run
 from tests.elmo.sources.character_lms import save_arrays
 from tests.elmo.sources.naive_masked import OPTIONS
 from tests.tasks.making import ELMO, WORDS, features_config, model_of, run_of
@@ -208,12 +205,11 @@ class TestErrors:
         with pytest.raises(InputError, match=r"features\.elmo: expected one fingerprint .*files of weights"):
             TokenFeatures(config, SENTENCES, 1).check_fingerprint({**hashes, "weights": "0" * 64})
 
-    def test_a_run_of_other_weights_than_its_record_says_ends_before_training(self):
-        plan = RunPlan.of(run_of("task=ner", "data=mini", *ELMO, "limit=4"))
-        plan = replace(plan, parts={**plan.parts, "weights": "0" * 64})
-        environment = describe_environment("cpu", 1)
+    def test_a_run_of_other_weights_than_its_record_says_ends_before_training(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("tasks.running.config.features_fingerprint", lambda _: {"weights": "0" * 64})
+        typed = ["task=ner", "data=mini", *ELMO, "limit=4", "device=cpu", f"runs_dir={tmp_path}"]
         with pytest.raises(InputError, match=r"features\.elmo: expected one fingerprint in a run, found 000"):
-            train_and_test(plan, torch.device("cpu"), Reporter(quiet=True), RunOutcome(), print, environment)
+            run(run_of(*typed))
 
     @pytest.mark.parametrize(
         ("settings", "message"),

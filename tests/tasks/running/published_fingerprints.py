@@ -13,7 +13,6 @@ from unittest.mock import patch
 from results.records.identity import shown
 from results.records.record import read_record
 from tasks.running.config import typed_config
-from tasks.running.plan import RunPlan
 from tasks.running.schema import compose_config
 
 
@@ -34,12 +33,12 @@ def differences(paths: Iterable[Path]) -> list[str]:
             config = replace(config, seed=name.seed, variant={**config.variant, **absent})
             content = {key: parts[key] for key in ("vectors", "weights", "frozen", "transformer") if key in parts}
             with (
-                patch("tasks.running.plan.DataSource.fingerprint", return_value=dict(parts["data"])),
-                patch("tasks.running.plan.features_fingerprint", return_value=content),
+                patch("tasks.running.config.DataSource.fingerprint", return_value=dict(parts["data"])),
+                patch("tasks.running.config.features_fingerprint", return_value=content),
             ):
-                found = RunPlan.of(config)
-            if found.fingerprint != record.fingerprint:
-                lines.append(f"{path} differs: {found.hashed} {record.hashed}")
+                found = config.fingerprint
+            if found != record.fingerprint:
+                lines.append(f"{path} differs: {config.identity} {config.fingerprinted} {record.hashed}")
     return lines
 
 

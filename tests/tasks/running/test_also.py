@@ -15,7 +15,6 @@ from results.records.identity import CONFIDENCES_NAME, RECORD_NAME, also_name
 from results.records.record import read_record, write_record
 from tasks.run import run
 from tasks.running.config import typed_config
-from tasks.running.plan import RunPlan
 from tests.tasks.making import WORDS
 from tests.tasks.user import outcome, sentences
 
@@ -158,7 +157,7 @@ def test_a_trial_reads_none_of_them(place, tmp_path):
 class TestRefused:
     def test_a_missing_file_before_training(self, place):
         with pytest.raises(InputError, match=r"data=uner_ewt: the test split needs .*, which is not there"):
-            RunPlan.of(config_of(place, "runs", "also=[uner_ewt]"))
+            run(config_of(place, "runs", "also=[uner_ewt]"))
 
     @pytest.mark.parametrize(
         ("name", "reason"),

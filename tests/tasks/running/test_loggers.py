@@ -5,17 +5,19 @@ import re
 import struct
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from elmo.common.progress import Reporter
 from results.records.record import read_record
-from tasks.running.loggers import Logged, Logger, LoggerConfig, advice_after_sweep
-from tasks.running.plan import RunPlan
+from tasks.running.loggers import Logger, advice_after_sweep
+from tasks.running.schema import LoggerConfig
 from tests.elmo.common.event_files import read_events
 from tests.tasks.making import run_of
 from tests.tasks.user import arguments, outcome, path_of, start
 
+PLAIN = ["features.words.vectors=null"]
 SETTINGS = ["trainer.epochs=3", "logger=wandb"]
 VARIANT = {"trainer.epochs": 3}
 
@@ -229,17 +231,23 @@ def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
 
     monkeypatch.setattr(wandb, "init", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        Logger(LoggerConfig("wandb"), Logged("id", "t", "g", (), {}, tmp_path, tmp_path), Reporter("t", quiet=True))
+        Logger(run_of(*PLAIN, "logger=wandb", f"runs_dir={tmp_path}"), Reporter("t", quiet=True))
 
 
 class TestNames:
-    def test_seeds_share_a_group_and_a_run_keeps_its_id(self):
-        first, second = (RunPlan.of(run_of("features.words.vectors=null", f"seed={seed}")) for seed in (1, 2))
-        again = RunPlan.of(run_of("features.words.vectors=null", "seed=1", "logger=wandb", "threads=2", "retry=failed"))
-        assert first.logged.group == second.logged.group == "mini ner glove features.words.vectors=null"
-        assert first.logged.title != second.logged.title
-        assert first.logged.id == again.logged.id != second.logged.id
-        assert first.fingerprint.startswith(first.logged.id)
+    def test_seeds_share_a_group_and_a_run_keeps_its_id(self, monkeypatch, tmp_path):
+        started = []
+        monkeypatch.setattr(
+            "tasks.running.loggers.start_wandb", lambda *_, **named: started.append(named) or MagicMock()
+        )
+        asked = [[f"seed={seed}"] for seed in (1, 2)] + [["seed=1", "threads=2", "retry=failed"]]
+        for words in asked:
+            Logger(run_of(*PLAIN, "logger=wandb", f"runs_dir={tmp_path}", *words), Reporter("t", quiet=True))
+        first, second, again = started
+        assert first["group"] == second["group"] == "mini ner glove features.words.vectors=null"
+        assert first["name"] != second["name"]
+        assert first["run_id"] == again["run_id"] != second["run_id"]
+        assert run_of(*PLAIN, "seed=1").fingerprint.startswith(first["run_id"])
 
     @pytest.mark.parametrize(
         ("setting", "message"),

@@ -164,7 +164,7 @@ def test_a_run_is_not_resumed_on_other_inputs(config_of, monkeypatch):
     with pytest.raises(InputError, match=rf"{checkpoint}: .* found other content of settings\. .*Delete it and run"):
         run(edited(config, 0.5))
     assert record_of(config).status == "failed"
-    ended = run(replace(config, retry_failed=True))
+    ended = run(replace(config, retry="failed"))
     assert (ended.status, len(record_of(config).epochs)) == ("finished", 2)
 
 
