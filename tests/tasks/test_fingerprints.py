@@ -44,7 +44,7 @@ def one_record_of_each_kind():
 
 
 def move_the_tasks_module(root):
-    (root / "tasks" / "ner" / "task.py").rename(root / "tasks" / "ner" / "elsewhere.py")
+    (root / "tasks" / "ner.py").rename(root / "tasks" / "elsewhere.py")
     for path in [*root.rglob("*.py"), *root.rglob("*.yaml")]:
         text = path.read_text(encoding="utf-8")
         if "tasks.ner" in text:
