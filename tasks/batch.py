@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from elmo.common.device import upload_together
+from elmo.common.device import upload
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
@@ -40,9 +40,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The batch with its tensors on a device."""
-        moved = upload_together([*self.targets.values(), *self.owners], device)
-        count = len(self.targets)
-        return Batch(self.ids, self.texts, dict(zip(self.targets, moved[:count], strict=True)), tuple(moved[count:]))
+        targets = {name: upload(tensor, device) for name, tensor in self.targets.items()}
+        return Batch(self.ids, self.texts, targets, tuple(upload(owners, device) for owners in self.owners))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ FORBIDDEN = {
 
 # Keys of features, names of arms and commands, which only tasks/ may name, in code and docstrings.
 OF_TASKS = re.compile(r"\btasks\.(?!conf\b)\w+|(?<!{)\b(features|task)[.=]\w|\bdata_dir\b")
-NAMING_TASKS = {"elmo/word_vectors"}  # to be empty
 
 
 @dataclass(frozen=True)
@@ -174,12 +173,12 @@ def test_contributing_shows_the_imports_that_there_are(repository):
 
 def test_elmo_names_no_key_or_command_of_tasks(repository):
     lines = [
-        (path.parent.relative_to(repository).as_posix(), f"{path.relative_to(repository)}:{number}: {found[0]}")
+        f"{path.relative_to(repository)}:{number}: {found[0]}"
         for path in sorted((repository / "elmo").rglob("*.py"))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if (found := OF_TASKS.search(line))
     ]
-    assert [line for folder, line in lines if folder not in NAMING_TASKS] == []
+    assert lines == []
 
 
 @pytest.mark.parametrize(

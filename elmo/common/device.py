@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import accumulate, count
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ from torch import Tensor
 from elmo.common.errors import InputError
 
 CHOICES = ("auto", "cpu", "cuda")
-ALIGNED = 16  # bytes; any type of number may begin there
 
 
 def choose_device(name: str) -> torch.device:
@@ -62,9 +62,9 @@ def own_device(name: str) -> torch.device:
     return device
 
 
-def upload(numbers: npt.NDArray[np.int64], device: torch.device) -> Tensor:
+def upload(numbers: npt.NDArray[np.integer[Any]] | Tensor, device: torch.device) -> Tensor:
     """Copies numbers to a device; the host does not wait for a GPU."""
-    tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+    tensor = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
@@ -82,36 +82,6 @@ def begin_download(tensor: Tensor) -> Callable[[], Tensor]:
         return there
 
     return wait
-
-
-def upload_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Copies the tensors of a batch to a device; to a GPU all in one copy, which takes as long as one tensor's."""
-    if device.type != "cuda":
-        return [tensor.to(device) for tensor in tensors]
-    return unpacked(packed(tensors, pinned=True).to(device, non_blocking=True), tensors)
-
-
-def packed(tensors: Sequence[Tensor], pinned: bool) -> Tensor:
-    """The bytes of CPU tensors in one buffer, each aligned to ALIGNED bytes."""
-    places = _byte_places(tensors)
-    buffer = torch.empty(places[-1], dtype=torch.uint8, pin_memory=pinned)
-    there = buffer.numpy()
-    for tensor, place in zip(tensors, places, strict=False):
-        there[place : place + tensor.nbytes] = tensor.contiguous().numpy().reshape(-1).view(np.uint8)
-    return buffer
-
-
-def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors in a buffer made by `packed`, as views."""
-    return [
-        buffer[place : place + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        for tensor, place in zip(like, _byte_places(like), strict=False)
-    ]
-
-
-def _byte_places(tensors: Sequence[Tensor]) -> list[int]:
-    """The offset of each tensor in a buffer, then the buffer's size."""
-    return list(accumulate((-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in tensors), initial=0))
 
 
 @contextmanager

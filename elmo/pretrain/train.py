@@ -30,7 +30,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import read_own_json, replacing, require_space, write_json
 from elmo.common.processes import ahead
 from elmo.common.progress import print_line, progress_bar
-from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
+from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.batches import Batcher, BatchPlan, Text
 from elmo.pretrain.corpus.token_store import Sentences, require
 from elmo.pretrain.language_model import LanguageModel, Stepper, Upload
@@ -376,7 +376,6 @@ class RunFolder:
         content = read_tensors(path, {"model": dict, "optimiser": dict, "position": dict}, "cpu", remedy)
         with naming(path, remedy):
             check_tensors(content["model"], model.state_dict())
-            check_optimizer(content["optimiser"], optimiser)
         model.load_state_dict(content["model"])
         optimiser.load_state_dict(content["optimiser"])
         return Position(**content["position"])

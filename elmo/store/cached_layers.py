@@ -6,7 +6,6 @@ import hashlib
 import math
 import os
 import random
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
 from elmo.common.device import begin_download, frozen_arithmetic, processor, upload
-from elmo.common.durations import duration
 from elmo.common.errors import InputError, excerpt
 from elmo.common.progress import Reporter
 from elmo.common.threads import in_background
@@ -221,8 +219,8 @@ class CachedLayers(nn.Module):
             )
         batches = self._batches(fitting)
         random.Random(os.getpid()).shuffle(batches)
-        code, begun, started = computed_with(self._table.device), None, time.perf_counter()
-        for number, batch in enumerate(chain(reporter.track(batches, len(batches), "embedding"), [[]])):
+        code, begun = computed_with(self._table.device), None
+        for batch in chain(reporter.track(batches, len(batches), "embedding"), [[]]):
             missing = self._not_stored(batch)
             computed = list(map(begin_download, self._compute(missing))) if missing else None
             if begun is not None:
@@ -230,13 +228,6 @@ class CachedLayers(nn.Module):
                 self._check(peak())
                 shelf.add(keys, rows().numpy(), code)
             begun = None if computed is None else (missing, computed)
-            # The first batch is slow: it also warms up a GPU and encodes most words.
-            if number == 2 < len(batches):
-                seconds = (time.perf_counter() - started) * sum(map(len, fitting)) / sum(map(len, batches[1]))
-                reporter.say(
-                    f"embedding takes about {duration(seconds)}, measured on the second of {len(batches):,} batches"
-                )
-            started = time.perf_counter()
 
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Loads sentences into memory, from the store or computed, as far as they fit."""

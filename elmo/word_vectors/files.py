@@ -307,7 +307,7 @@ class FastTextModel(FileVectors):
 
 
 class TensorVectors(FileVectors):
-    """Vectors in a file of tensors, float16: a quarter of the size of text. `python -m tasks.word2vec` writes them."""
+    """Vectors in a file of tensors, float16: a quarter of the size of text. The command word2vec writes them."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -332,7 +332,7 @@ class TensorVectors(FileVectors):
         except (SafetensorError, KeyError, ValueError) as error:
             raise InputError(
                 f"{self._path}: expected the tensors words and vectors, float16 of 2 to {WIDEST:,} finite numbers for "
-                f"each word, as python -m tasks.word2vec writes them, found {error}. Make or copy the file again"
+                f"each word, as the command word2vec writes them, found {error}. Make or copy the file again"
             ) from error
         return words, vectors
 

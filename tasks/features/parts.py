@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from elmo.bilm.sentences import spell
+from elmo.common.device import upload
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import Located
 from tasks.batch import Sentence
@@ -93,18 +95,13 @@ class LocatedText:
         """True for tokens, false for padding, (batch, tokens)."""
         return self.words > 0
 
-    def tensors(self) -> list[Tensor]:
-        """The tensors to copy to the device."""
-        rows = [located.rows for located in self.layers.values() if located.rows is not None]
-        return [self.words, self.distinct, self.places, *rows]
-
-    def moved(self, tensors: Iterator[Tensor]) -> LocatedText:
-        """The same text with copies of its `tensors`."""
-        words, distinct, places = islice(tensors, 3)
+    def to(self, device: torch.device) -> LocatedText:
+        """The same text with its numbers on a device."""
         layers = {
-            name: located if located.rows is None else replace(located, rows=next(tensors))
+            name: located if located.rows is None else replace(located, rows=upload(located.rows, device))
             for name, located in self.layers.items()
         }
+        words, distinct, places = (upload(numbers, device) for numbers in (self.words, self.distinct, self.places))
         return LocatedText(self.lengths, self.longest, words, distinct, places, layers)
 
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from elmo.common.device import upload_together
 from elmo.common.errors import InputError
 from elmo.common.files import hashes_of
 from elmo.common.progress import Reporter
@@ -179,7 +178,7 @@ class TokenFeatures(nn.Module):
         if self._vectors is not None and self.config.words is not None and self.config.words.vectors:
             found[f"vectors/{without_folder('words', self.config.words.vectors)}"] = self._vectors.sha256()
         for name in chain.from_iterable(source.vector_names() for source in self.config.frozen.values()):
-            found[f"vectors/{name}"] = open_vectors(name).sha256()
+            found[f"vectors/{name}"] = open_vectors(name, "features.words.vectors").sha256()
         for part, frozen in self.config.all_frozen().items():
             found |= {f"{part}/{name}": it for name, it in hashes_of(frozen.files()).items()}
         for layers in self._layers:
@@ -242,9 +241,7 @@ class TokenFeatures(nn.Module):
         May be called for the next batch while the device still computes the current one.
         """
         self._number(chain.from_iterable(texts))
-        found = [self._find(text) for text in texts]
-        there = iter(upload_together(list(chain.from_iterable(text.tensors() for text in found)), self.device))
-        return [text.moved(there) for text in found]
+        return [self._find(text).to(self.device) for text in texts]
 
     def _find(self, sentences: Sequence[Sentence]) -> LocatedText:
         """One text as numbers, on the CPU."""

@@ -61,7 +61,7 @@ class WordsConfig:
 
     def open_vectors(self) -> FileVectors | None:
         """The pretrained vectors, if the config names any."""
-        return open_vectors(self.vectors) if self.vectors else None
+        return open_vectors(self.vectors, "features.words.vectors") if self.vectors else None
 
 
 def shape_of(word: str) -> int:

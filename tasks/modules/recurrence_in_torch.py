@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.common.device import upload_together
+from elmo.common.device import upload
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ def _packing(lengths: tuple[int, ...], tokens: int, device: torch.device) -> Pac
         starts[step[later] - 1] + rank[later],
         np.stack([starts, sizes]).astype(np.int32),
     ]
-    uploaded = upload_together([torch.from_numpy(part) for part in parts], device)
-    return Packing(sizes.tolist(), starts.tolist(), *uploaded)
+    return Packing(sizes.tolist(), starts.tolist(), *(upload(part, device) for part in parts))
 
 
 def forward(

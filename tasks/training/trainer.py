@@ -20,7 +20,7 @@ from elmo.common import checks
 from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
-from elmo.common.tensor_files import check_optimizer, check_tensors, naming, read_tensors, write_tensors
+from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
 from tasks.batch import Batch, FeatureBatch
 from tasks.features.parts import LocatedText
 from tasks.features.token_features import TokenFeatures
@@ -225,7 +225,6 @@ class Trainer:
                 model.restore(saved["model"])
                 check_tensors(saved["best"], best)
                 check_tensors(saved["average"]["values"], average.values)
-                check_optimizer(saved["optimizer"], optimizer)
             optimizer.load_state_dict(saved["optimizer"])
             if plateau is not None:
                 plateau.load_state_dict(saved["plateau"])

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import torch
 
-from elmo.common.device import choose_device, own_device, packed, unpacked, upload_together
+from elmo.common.device import choose_device, own_device, upload
 from elmo.common.errors import InputError
 from tests.elmo.common.waiting import wait_for
 
@@ -97,32 +97,15 @@ def test_a_launcher_that_hides_them_is_told_how_to_give_one(monkeypatch):
         own_device("cuda")
 
 
-def test_tensors_of_all_types_travel_in_one_buffer():
-    tensors = [
-        torch.arange(6).view(2, 3),
-        torch.tensor([True, False, True]),
-        torch.zeros(0, 4, dtype=torch.int64),
-        torch.tensor(2.5),
-        torch.rand(3, 5).t(),
-        torch.tensor([1.5, -2.0], dtype=torch.float16),
-    ]
-    buffer = packed(tensors, pinned=False)
-    found = unpacked(buffer, tensors)
-    for tensor, other in zip(tensors, found, strict=True):
-        assert torch.equal(tensor, other)
-        assert tensor.dtype == other.dtype
-    assert found[0].data_ptr() == buffer.data_ptr(), "views"
-
-
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_gpu_fetches_them_without_the_host_waiting():
     device = torch.device("cuda")
     tensors = [torch.arange(1000), torch.rand(7) > 0.5, torch.rand(2, 3)]
-    upload_together(tensors, device)  # starts CUDA
+    upload(tensors[0], device)  # starts CUDA
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = upload_together(tensors, device)
+        found = [upload(tensor, device) for tensor in tensors]
     finally:
         torch.cuda.set_sync_debug_mode("default")
     for tensor, other in zip(tensors, found, strict=True):

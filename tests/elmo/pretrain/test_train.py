@@ -113,7 +113,10 @@ def test_damaged_checkpoints_are_reported(finished, tmp_path):
     overwritten = [sound[:at] + noise[0] + sound[at + 300 :] for at in places]
     for content in (b"PK\x03\x04 cut short", *cut, *noise, *overwritten):
         (tmp_path / "checkpoint.pt").write_bytes(content)
-        with pytest.raises(InputError, match=r"^\S+/checkpoint\.pt: .*(damaged|empty file)\. Delete it .* out=DIR$"):
+        with pytest.raises(
+            InputError,
+            match=r"^\S+/checkpoint\.pt: .*(damaged, or of another program|empty file)\. Delete it .* out=DIR$",
+        ):
             folder.load(model, torch.optim.Adam(model.parameters()))
     (tmp_path / "checkpoint.pt").write_bytes(sound)
     assert folder.load(model, torch.optim.Adam(model.parameters())).step == 40

