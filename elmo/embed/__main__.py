@@ -7,12 +7,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
-
-from rich.console import Console
 
 from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
 from elmo.common.checks import MOST_THREADS
@@ -21,7 +19,7 @@ from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
 from elmo.embed.on_ray import shards_on_ray
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
-from elmo.embed.shards import ShardsJob, ShardWriter, arithmetic, find_inputs, noted, report, unfinished, working_in
+from elmo.embed.shards import ShardsJob, ShardWriter, arithmetic, find_inputs, follow, unfinished, working_in
 from elmo.tokeniser import Tokenise
 
 STANDARD_INPUT = Path("-")
@@ -207,8 +205,7 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
             if options.engine == "ray"
             else (shard for shard in map(ShardWriter(job, bilm), missing))
         )
-        with closing(noted(job, results)) as shown:  # Ctrl-C ends the workers before the folder is tidied
-            n_tokens = report(shown, missing, Console(stderr=True))
+        n_tokens = follow(job, results, missing)
     before = f", {len(files) - len(missing)} were there" if len(missing) < len(files) else ""
     print(f"{options.out}: {len(missing)} shards written{before}, {n_tokens:,} tokens")
 

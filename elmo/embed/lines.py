@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
@@ -19,46 +20,37 @@ BATCHES_IN_A_WINDOW = 64
 
 @dataclass(frozen=True)
 class InputLine:
-    """An input line: its number, counted from 0, its words, and the sentences in it, if there may be several."""
+    """An input line: its number, counted from 0, and its sentences in words, which the biLM reads one by one."""
 
     number: int
-    words: list[str]
-    sentences: list[list[str]] | None = None
+    sentences: list[list[str]]
 
-    @property
-    def parts(self) -> list[list[str]]:
-        """What the biLM reads one by one."""
-        return [self.words] if self.sentences is None else self.sentences
-
-
-def read_lines(path: Path) -> Iterator[InputLine]:
-    """The lines of a UTF-8 text file, split at whitespace; empty lines are kept."""
-    return (InputLine(number, text.split()) for number, text in enumerate(_texts(path)))
+    @cached_property
+    def words(self) -> list[str]:
+        """The words of all sentences."""
+        return list(chain.from_iterable(self.sentences))
 
 
-def _texts(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text file."""
+def read_lines(path: Path, tokenise: Tokenise = "whitespace", column: str | None = None) -> Iterator[InputLine]:
+    """The lines of a UTF-8 text file, or a column of a table, in words; empty lines are kept.
+
+    Args:
+        path: the file.
+        tokenise: ptb also splits lines into sentences.
+        column: of a table.
+    """
+    split = _whole_line if tokenise == "whitespace" else Tokeniser(tokenise).paragraph
+    texts = utf8_lines(path) if column is None else (text for _, (text,) in table_rows(path, [column]))
     try:
-        yield from utf8_lines(path)
+        for number, text in enumerate(texts):
+            yield InputLine(number, [sentence for line in text.split("\n") for sentence in split(line)])
     except OSError as error:
         raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
 
 
-def read_text(path: Path, tokenise: Tokenise = "whitespace", column: str | None = None) -> Iterator[InputLine]:
-    """The lines of a text file, or the rows of a table, in words."""
-    if column is None and tokenise == "whitespace":
-        yield from read_lines(path)
-        return
-    split = _whole_line if tokenise == "whitespace" else Tokeniser(tokenise).paragraph
-    texts = _texts(path) if column is None else (text for _, (text,) in table_rows(path, [column]))
-    for number, text in enumerate(texts):
-        sentences = [sentence for line in text.split("\n") for sentence in split(line)]
-        yield InputLine(number, list(chain.from_iterable(sentences)), sentences)
-
-
 def _whole_line(text: str) -> list[list[str]]:
-    """The words of a line as one sentence, as `read_lines` splits them; none of an empty line."""
-    return [words] if (words := text.split()) else []
+    """The words of a line as one sentence, perhaps empty: with a carried state, an empty line has a row, too."""
+    return [text.split()]
 
 
 def batches_in_order(lines: Iterable[InputLine], size: int) -> Iterator[list[InputLine]]:

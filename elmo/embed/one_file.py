@@ -21,7 +21,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import replacing, require_space, sha256_of
 from elmo.common.processes import interrupts_held_back
 from elmo.common.progress import Reporter, progress_bar
-from elmo.embed.lines import batches_by_length, batches_in_order, read_text
+from elmo.embed.lines import batches_by_length, batches_in_order, read_lines
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
 from elmo.store.shelf import open_shelf
 from elmo.tokeniser import Tokenise
@@ -113,12 +113,8 @@ class ParquetOutput:
         import pyarrow as pa
         import pyarrow.parquet
 
-        self._pa, self._sizes, self._pooled, self._source = (
-            pa,
-            [dim, *([layers] if layers > 1 else [])],
-            settings.pooled,
-            source,
-        )
+        self._pa, self._pooled, self._source = pa, settings.pooled, source
+        self._sizes = [dim, layers] if layers > 1 else [dim]
         vector = pa.from_numpy_dtype(np.dtype(settings.precision))
         for size in self._sizes:
             vector = pa.list_(vector, size)
@@ -214,7 +210,7 @@ def embed_file(
     """
     _check(source, target)
     # Reports wrong lines before any work.
-    lengths = [len(line.words) for line in read_text(source, settings.tokenise, settings.column)]
+    lengths = [len(line.words) for line in read_lines(source, settings.tokenise, settings.column)]
     sha256 = sha256 or sha256_of(source)
     in_order, on_cpu = target.suffix == PARQUET, bilm.device.type == "cpu"
     kept = bilm.n_layers if settings.layers == "all" else 1
@@ -223,7 +219,7 @@ def embed_file(
     needed += len(lengths) * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
     if target.parent.is_dir():
         require_space(target.parent, needed, target.name, MORE_SPACE)
-    lines = read_text(source, settings.tokenise, settings.column)
+    lines = read_lines(source, settings.tokenise, settings.column)
     size = settings.batch_size or (BATCH_SIZE if on_cpu or settings.carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
     window = LINES_THAT_WAIT if in_order else None
@@ -247,7 +243,7 @@ def embed_file(
         task = progress.add_task("embedding", total=len(lengths))
         try:
             for batch in batches:
-                sentences = [part for line in batch for part in line.parts]
+                sentences = [sentence for line in batch for sentence in line.sentences]
                 if stored is not None:
                     stored.prepare(sentences, reporter)
                 computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)

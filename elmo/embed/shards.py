@@ -268,23 +268,6 @@ def _inputs(job: ShardsJob) -> dict[str, dict[str, str]]:
     return inputs
 
 
-def noted(job: ShardsJob, results: Generator[ShardResult, None, None]) -> Generator[ShardResult, None, None]:
-    """Passes results on, and writes the hashes of shards to the manifest: every few seconds, and at the end."""
-    path = job.folder / MANIFEST
-    manifest, last = read_own_json(path), time.monotonic()
-    with closing(results):
-        try:
-            for result in results:
-                if result.failure is None:
-                    manifest["inputs"][result.name][SHARD] = result.sha256
-                if time.monotonic() - last > NOTED_EVERY_S:
-                    write_json(path, manifest)
-                    last = time.monotonic()
-                yield result
-        finally:
-            write_json(path, manifest)
-
-
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
     """Creates the folder, keeps a second command out of it, and removes what killed workers leave there."""
@@ -303,19 +286,30 @@ def working_in(folder: Path) -> Iterator[None]:
             tidy()
 
 
-def report(results: Iterable[ShardResult], files: Sequence[InputFile], console: Console) -> int:
-    """Shows the progress of shards as they come; returns the number of tokens.
+def follow(job: ShardsJob, results: Generator[ShardResult, None, None], files: Sequence[InputFile]) -> int:
+    """Shows shards as they come and writes their hashes to the manifest; returns the number of tokens.
 
     Raises:
         InputError: shards failed; the others are written.
     """
+    path = job.folder / MANIFEST
+    manifest, last = read_own_json(path), time.monotonic()
     sizes = {file.name: file.path.stat().st_size for file in files}
     tokens, failures = 0, []
-    with Meter(console, "elmo.embed", sum(sizes.values())) as meter:
-        for result in results:
-            tokens += result.tokens
-            failures += [] if result.failure is None else [result.failure]
-            meter.advance(sizes[result.name], result.tokens)
+    try:
+        with closing(results), Meter(Console(stderr=True), "elmo.embed", sum(sizes.values())) as meter:
+            for result in results:
+                tokens += result.tokens
+                if result.failure is None:
+                    manifest["inputs"][result.name][SHARD] = result.sha256
+                else:
+                    failures.append(result.failure)
+                if time.monotonic() - last > NOTED_EVERY_S:
+                    write_json(path, manifest)
+                    last = time.monotonic()
+                meter.advance(sizes[result.name], result.tokens)
+    finally:
+        write_json(path, manifest)
     if failures:
         shown = [*failures[:MOST_FAILURES_SHOWN], *(["..."] if len(failures) > MOST_FAILURES_SHOWN else [])]
         reasons = "".join(f"\n  {reason}" for reason in shown)

@@ -124,7 +124,7 @@ def shipped_uses(word: str, bilm: Bilm) -> WordUses:
     lines = list(read_lines(SENTENCES))
     shipped = {tuple(line.words) for line in lines}
     added = [words for words in mini_sentences() if word in words and words not in shipped]
-    lines += [InputLine(number, list(words)) for number, words in enumerate(added, start=len(lines))]
+    lines += [InputLine(number, [list(words)]) for number, words in enumerate(added, start=len(lines))]
     ends = SHIPPED_SENSES.get(word, {})
 
     def sense_of(use: Use) -> str:
@@ -148,7 +148,7 @@ def mini_sentences() -> list[tuple[str, ...]]:
 def semcor_uses(word: str, path: Path, bilm: Bilm) -> WordUses:
     """The uses in SemCor that have a sense."""
     sentences = [sentence for sentence in read_sentences(path) if word in sentence.words]
-    lines = [InputLine(number, list(sentence.words)) for number, sentence in enumerate(sentences)]
+    lines = [InputLine(number, [list(sentence.words)]) for number, sentence in enumerate(sentences)]
     senses = {
         (number, instance.start): instance.senses[0]
         for number, sentence in enumerate(sentences, start=1)

@@ -24,9 +24,9 @@ from elmo.common.progress import Meter
 from elmo.download import folder as downloads
 from elmo.download.folder import TransferError, _unpack, _usable, _write_note
 from elmo.download.published import PublishedFile, PublishedVectors
-from elmo.embed.lines import read_text
+from elmo.embed.lines import read_lines
 from elmo.embed.one_file import EmbedSettings
-from elmo.embed.shards import MANIFEST, InputFile, ShardsJob, noted, unfinished
+from elmo.embed.shards import MANIFEST, InputFile, ShardsJob, follow, unfinished
 from elmo.pretrain.corpus.shards import Shard, make_shards
 from elmo.pretrain.corpus.text import find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
@@ -150,7 +150,7 @@ def _make_manifest(folder):
 
 def _read_manifest(path):
     unfinished(_job(path.parent), _inputs(path.parent))
-    list(noted(_job(path.parent), (one for one in ())))
+    follow(_job(path.parent), (one for one in ()), [])
 
 
 def _make_corpus(folder):
@@ -276,8 +276,8 @@ READERS = [
     Reader("fastText", _made("m.bin", lambda p: fasttext_file(p, np.ones((12, 4), np.float32))), _pick),
     Reader("package of wink", _made("p.tgz", _pack), _convert),
     Reader("JSON of wink", _file("p.json", package_json(ROWS)), _convert),
-    Reader("text to embed", _file("in.txt", "The play\nended here .\n"), lambda path: list(read_text(path))),
-    Reader("table to embed", _file("in.csv", 'id,text\n1,"a, b"\n2,c\n'), lambda p: list(read_text(p, "ptb", "text"))),
+    Reader("text to embed", _file("in.txt", "The play\nended here .\n"), lambda path: list(read_lines(path))),
+    Reader("table to embed", _file("in.csv", 'id,text\n1,"a, b"\n2,c\n'), lambda p: list(read_lines(p, "ptb", "text"))),
     Reader("manifest of shards", _make_manifest, _read_manifest),
     Reader("token store", _make_corpus, _read_corpus),
     Reader("shards of a corpus", _make_shards, _read_shards),

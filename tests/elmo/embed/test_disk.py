@@ -3,8 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import h5py
 import pytest
@@ -67,25 +65,6 @@ def test_a_file_that_may_not_grow(weights, tmp_path, capsys, allowed):
     expected = rf"elmo\.embed: {target}: cannot reserve [\d.]+ MB there: File too large; free some space.*\n"
     assert re.fullmatch(expected, capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-@pytest.mark.integration
-def test_a_full_disk(weights, tmp_path, repository):
-    """Although some of the output would fit, there is a one-line error and no file is left."""
-    (tmp_path / "in.txt").write_text("two words\n" * 1500, encoding="utf-8")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = f"mount -t tmpfs -o size=1m none {disk}"
-    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a file system in a namespace of its own")
-    command = f"{sys.executable} -m elmo.embed in.txt {disk}/out.hdf5 --device cpu --weights {weights}"
-    done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", f"{mount} && {command}; status=$?; ls -A {disk}; exit $status"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"elmo.embed: {disk}: out.hdf5 needs about ")
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("given", ["file", "folder"])

@@ -120,7 +120,7 @@ def test_line_ends_and_byte_order_marks(weights, tmp_path, content, lines):
 def test_batches_have_similar_lengths_within_their_limits(monkeypatch):
     monkeypatch.setattr(embed_lines, "BATCHES_IN_A_WINDOW", 3)
     lengths = [3, 9, 50, 0, 7, 7, 1, 12, 2, 2, 30, 6, 6, 11, 4, 0, 8]
-    lines = [embed_lines.InputLine(number, ["w"] * n) for number, n in enumerate(lengths)]
+    lines = [embed_lines.InputLine(number, [["w"] * n]) for number, n in enumerate(lengths)]
     batches = list(embed_lines.batches_by_length(lines, 4, most_tokens=40))
     assert sorted(line.number for batch in batches for line in batch) == list(range(len(lengths)))
     for batch in batches:
