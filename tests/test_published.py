@@ -150,7 +150,7 @@ def test_the_first_table_is_what_the_files_say():
             shown = ""
             if scores:
                 means[features] = statistics.fmean(scores)
-                deviation = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+                deviation = f"±{statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
                 recipe = max(record["fingerprinted"]["recipes"]["task"] for record in [*newest, *folds])
                 old = recipe < load_names().tasks[task].recipe
                 number = f"{len(scores)}, recipe {recipe}" if old else f"{len(scores)}"
