@@ -296,5 +296,5 @@ class TestFeatures:
         show_table(["--runs", str(runs), "--compare", "word2vec", "elmo_tiny", "--check"])
         shown = capsys.readouterr()
         header = next(line for line in shown.out.splitlines() if line.startswith("task"))
-        assert header.split()[1:4] == ["word2vec", "elmo_tiny", "gain"]
+        assert header.split()[1:4] == ["word2vec", "elmo_tiny", "gain,"]
         assert "more than features" not in shown.out + shown.err, "other vectors are other features"
