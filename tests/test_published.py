@@ -239,16 +239,15 @@ def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):
 
 
 def printed_sweeps(page):
-    """The words of each sweep of an experiment that a page prints; some lines end in a comment."""
-    printed = (ROOT / "results" / page).read_text(encoding="utf-8").splitlines()
-    printed = [line for line in printed if line.startswith("python -m tasks.run -m experiment=")]
-    return [shlex.split(line, comments=True) for line in printed]
+    """The words of each sweep of an experiment that a page prints."""
+    printed = (ROOT / "results" / page).read_text(encoding="utf-8")
+    return [shlex.split(command) for command in re.findall(r"python -m tasks.run -m experiment=[^`\n]*", printed)]
 
 
 def test_sweeps_accept_the_printed_commands_of_experiments():
     """With values as Hydra hands them over, which are not always those that were typed: false becomes False."""
     lines = printed_sweeps("tables.md")
-    assert len(lines) > 10
+    assert len(lines) >= 10
     for words in lines:
         name = words[4].removeprefix("experiment=")
         assert experiment_cells(name, OverridesParser.create().parse_overrides(words[5:])), words
