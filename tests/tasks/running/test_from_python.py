@@ -80,7 +80,7 @@ def test_a_trial_keeps_nothing_of_test_examples(ended):
 
 def test_a_table_of_test_scores_leaves_a_trial_out(ended, capsys):
     whole, trial = ended
-    table(["--runs", str(trial.folder.parents[2]), "--include-limited"])
+    table(["--runs", str(trial.folder.parents[2]), "--include-limited", "--notes"])
     out = capsys.readouterr().out
     assert f"{whole.scores['test']['f1']:.2f} (1)" in out
     assert "trial=" not in out
