@@ -27,37 +27,16 @@ def runs(tmp_path):
     return folder
 
 
-def test_in_the_table_of_all_runs(runs, capsys):
-    save(runs, make_record(90.0))
-    save(runs, make_record(60.0, data="mini"))
-    _, out, _ = run_table(capsys, "--runs", runs, "--wide")
-    commands = [line.split(" --config-dir ")[1] for line in out.splitlines() if "features=elmo" in line]
-    assert commands == [f"'my configs' data_dir=corpora runs_dir={runs}", f"'my configs' runs_dir={runs}"]
-
-
-def test_a_dataset_of_the_users_is_named_by_its_file(tmp_path, capsys):
-    command = "python -m tasks.run -m task=ner data=paper,mine/letters.yaml features=glove"
-    write_manifest(tmp_path, Manifest("sweep-1", command, [Identity("letters", "ner", "glove", 1, {})]))
-    for data in ("letters", "paper"):
-        save(tmp_path, make_record(60.0, data=data))
-    _, out, _ = run_table(capsys, "--runs", tmp_path)
-    commands = [line.split()[5] for line in out.splitlines() if "features=elmo" in line]
-    assert commands == ["data=paper", "data=mine/letters.yaml"]
-
-
 @pytest.mark.parametrize("name", ["plain", "two words", "über", "a(b)", "it's", "à [1]"])
 def test_hydra_reads_the_paths_in_a_command_as_they_are(tmp_path, capsys, name):
-    runs, dataset = tmp_path / name, f"{name.replace(chr(39), '')}.yaml"
-    command = shlex.join(["python", "-m", "tasks.run", "-m", "task=ner", f"data='{dataset}'"])
-    data = dataset.removesuffix(".yaml")
-    write_manifest(runs, Manifest("sweep-1", command, [Identity(data, "ner", "glove", 1, {})]))
-    save(runs, make_record(60.0, data=data))
-    _, out, _ = run_table(capsys, "--runs", runs)
-    (typed,) = (line for line in out.splitlines() if "features=elmo" in line)
-    overrides = OverridesParser.create().parse_overrides(shlex.split(typed)[3:])
+    runs = tmp_path / name
+    command = shlex.join(["python", "-m", "tasks.run", "-m", "task=ner", "data=paper"])
+    write_manifest(runs, Manifest("sweep-1", command, [Identity("paper", "ner", "glove", 1, {})]))
+    _, out, _ = run_table(capsys, "--runs", runs, "--experiment", "table1_paper", "task=ner")
+    typed = next(line[line.index("python -m") :] for line in out.splitlines() if "-m experiment=table1_paper" in line)
+    overrides = OverridesParser.create().parse_overrides(shlex.split(typed)[4:])
     values = {override.key_or_group: override.value() for override in overrides}
-    plain = {key: getattr(value, "text", value) for key, value in values.items()}  # of a value in quotes
-    assert (plain["runs_dir"], plain["data"]) == (str(runs), dataset)
+    assert getattr(values["runs_dir"], "text", values["runs_dir"]) == str(runs)  # text, if it is in quotes
 
 
 @pytest.mark.parametrize("filled", [True, False])
