@@ -296,7 +296,7 @@ def test_heads_from_libraries_take_none_of_our_shortcuts(monkeypatch):
     def never(*given):
         raise AssertionError("this is ours")
 
-    monkeypatch.setattr(BiRnn, "_in_one_walk", never)
+    monkeypatch.setattr("tasks.modules.layers.bidirectional", never)
     layer, crf = BiRnn(4, 3), ConstrainedCrf(["a", "b"], lambda first, second: True)
     x, lengths = torch.randn(2, 5, 4), torch.tensor([5, 3])
     mask = torch.arange(5) < lengths[:, None]
@@ -371,6 +371,6 @@ def test_a_grid_of_records_is_one_that_runs_could_have_written(tmp_path):
     grid.write_grid(tmp_path, 80)
     summary = fill_all(collect([tmp_path]), Selection())
     assert [finding.text for finding in summary.findings if finding.wrong] == []
-    groups = [group for row in summary.rows for group in row.groups]
+    groups = [group for row in [*summary.rows, *summary.others] for group in row.groups]
     assert [group.seeds for group in groups] == [[1, 2, 3, 4, 5]] * 16  # four tasks, two arms, two settings
     assert {group.label for group in groups} == {"", "trainer.lr=0.001"}

@@ -172,8 +172,8 @@ class TestFinishedRun:
         assert (row["data"], row["task"], row["metric"]) == ("mine", "ner", "f1")
         for arm in ARMS:
             score = read_record(path_of(finished.runs, arm)).score
-            assert row["features"][arm]["mean"] == pytest.approx(score)
-            assert row["features"][arm]["n"] == 1
+            assert row["arms"][arm]["mean"] == pytest.approx(score)
+            assert row["arms"][arm]["n"] == 1
 
     def test_run_again_it_is_skipped(self, place, finished, command):
         path = path_of(finished.runs)
@@ -248,16 +248,6 @@ def test_a_killed_run_continues_and_ends_the_same(place, command, tmp_path):
     undisturbed = read_record(path_of(calm, "elmo_tiny", **{"trainer.epochs": 15}))
     assert outcome(killed) == outcome(undisturbed)
     assert len(undisturbed.epochs) == 15
-
-
-def test_the_command_for_an_empty_cell_finds_what_a_single_run_was_typed_with(place, command, tmp_path, capsys):
-    assert command(*arguments(place, tmp_path))[0] == 0
-    table(["--runs", str(tmp_path)])
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if "features=elmo " in line)
-    assert f"--config-dir {place.config} data_dir={place.data} runs_dir={tmp_path}" in line
-    code, _, err = command(*shlex.split(line.replace("features=elmo ", "features=elmo_tiny "))[3:])
-    assert code == 0, err
-    assert read_record(path_of(tmp_path, "elmo_tiny")).status == "finished"
 
 
 def test_another_bilm_in_a_folder_of_the_same_name_says_how_to_name_it(place, command, tmp_path):

@@ -203,7 +203,6 @@ def test_the_report_and_the_table_of_runs_have_the_headline(tmp_path, capsys):
     save_headline(runs)
     page = run_report(runs)[1]
     assert "ELMo removes 10\u00a0% of the baseline&#x27;s errors on SST-5" in page
-    assert "<small>6.8 % removed</small>" in page
     assert "on full data sets: GloVe 100-d, biLM medium, unless a row names others<" in page, "other settings do"
     main_table, others = page.split("rows of other settings</summary>")
     assert '<button type="button" disabled>GloVe 100-d</button>' in main_table

@@ -110,7 +110,7 @@ def test_a_run_warns_and_the_table_repeats_it(place, command, tmp_path, capsys):
     assert f"warning: {label}" in err
     (path,) = (tmp_path / "runs").rglob("record.json")
     assert read_record(path).data["test"]["also_in_train"] == {"examples": 37, "share": 0.74}
-    results.table.main(["--runs", str(tmp_path / "runs")])
+    results.table.main(["--runs", str(tmp_path / "runs"), "--notes"])
     out = capsys.readouterr().out
     assert out.count(shared) == out.count(label) == 1
 
