@@ -52,7 +52,7 @@ NOT_IN_VARIANT = ("data.expected.", "data.hub.")
 class Run(RunSettings):
     """One run, checked and resolved, and all that is known about it before training; Hydra's objects stop here.
 
-    What it reads is hashed once, when that is first asked for: `dataclasses.replace(run)` is a copy that hashes anew.
+    What it reads is hashed once, when that is first asked for: `dataclasses.replace(run)` is a copy that hashes again.
 
     Attributes:
         task: the task, with its settings.

@@ -31,7 +31,7 @@ def go(process):
 
 @pytest.fixture
 def start():
-    """Processes that try to take the lock on a folder as soon as they are told to; ended when the test is."""
+    """Processes that try to take the lock on a folder when the test says so; they end with the test."""
     started = []
 
     def begin(folder):
