@@ -35,7 +35,7 @@ $(RAY_STAMP): pyproject.toml constraints-ray.txt
 	@touch $@
 
 demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
-	@$(BIN)/python -m results.status --experiment mini --scores -- $(BIN)/python -m tasks.run -m experiment=mini
+	@$(BIN)/python -m tasks.run -m experiment=mini
 	@$(BIN)/python -m results.table --data mini
 	@$(BIN)/python -m results.report --data mini
 

@@ -54,9 +54,9 @@ from results.records.identity import (
 )
 from results.records.metric import Metric
 from results.records.printing import write
+from results.records.progress import DEFAULT_RUNS
 from results.records.record import RunRecord
 from results.records.settings import settings_of
-from results.records.sweep_manifest import DEFAULT_RUNS
 from results.records.typed_json import PAPER, read_toml
 
 EXACT = 1e-6  # points; a score that is computed again from the same counts differs by rounding alone

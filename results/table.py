@@ -13,7 +13,7 @@ from results.experiments.runs_of_cells import only_cells
 from results.records.collect import Finding, FoundRecord, collect
 from results.records.printing import write
 from results.tables.fill import fill, fill_all
-from results.tables.run_options import add_choices, choose, folders_of, places_of
+from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
 from results.tables.sheet import note_line, sections_of, sheets_of
 from results.tables.writers import LAYOUTS, MACHINE_FORMATS, lay_out
 
@@ -68,7 +68,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             write(f"results.table: {error}\n", sys.stderr)
             return 2
         collection = collect(folders_of(options))
-        table, runs = fill(collection, experiment, places_of(options)), only_cells(collection, experiment.cells).found
+        table, runs = fill(collection, experiment, runs_dir_of(options)), only_cells(collection, experiment.cells).found
         _print(table, options)
         return _check(table.findings, runs) if options.check else 0
     if options.cells:

@@ -31,7 +31,6 @@ from tasks.running.experiment import Ended, run
 from tasks.running.schema import add_config_dir, group_options, use_config_dir, with_configs_of
 from tasks.sweeps import sweeper
 from tasks.sweeps.launchers import Terminated, end_children, explain_launcher, explain_stop, sigterm_as_interrupt
-from tasks.sweeps.runs import write_places
 from tasks.sweeps.sweeper import SuiteSweeper
 from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 
@@ -100,11 +99,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
                     "python -m tasks.run -m and the same words; --plan adds what they need, and runs nothing"
                 )
             config = run_config(tree)
-            try:
-                ended = run(config, in_sweep, side_by_side)
-            finally:
-                if not in_sweep:
-                    write_places(HydraConfig.instance().cfg, config.runs_dir)  # type: ignore[arg-type]  # a tree
+            ended = run(config, in_sweep, side_by_side)
     except Exception as error:  # noqa: BLE001 (a failed run must not end the other runs of a sweep)
         reason = _explain_failure(error)
         if reason is None:

@@ -332,7 +332,6 @@ class Table:
         rows: The rows to show first.
         others: Those under other settings.
         findings: What is to be said about them.
-        where: The words of a command that say where configs, data and runs are.
         main_arms: The settings of the two arms, where they are not the suite's defaults.
     """
 
@@ -340,7 +339,6 @@ class Table:
     rows: Sequence[Row]
     others: Sequence[Row]
     findings: Sequence[Finding]
-    where: Sequence[str] = ()
     main_arms: Mapping[str, str] = field(default_factory=dict)
 
     @property

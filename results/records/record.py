@@ -4,8 +4,7 @@ A run does:
 
     path = record_path(runs_dir, identity)
     if decide(path, fingerprinted) != "run": ...
-    prepare_folder(path)                              # before a day of training, not after it
-    with results.records.run_lock.take(path.parent): ...   # then decide again: another process may have finished it
+    with run_lock(path.parent): ...                   # then decide again: another process may have finished it
     write_examples(path.with_name(EXAMPLES_NAME), ...)
     write_predictions(path.with_name(PREDICTIONS_NAME), ...)
     write_record(path, RunRecord(...))                # last: a finished record implies that the others are complete
@@ -13,7 +12,6 @@ A run does:
 
 import dataclasses
 import math
-import os
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -337,24 +335,6 @@ def decide(path: Path, parts: Parts) -> Literal["run", "skip", "failed"]:
         + _OTHER_WEIGHTS * ("weights" in differing)
         + f"\nTo keep both, use another runs_dir=DIR; to replace it, delete the folder {path.parent}"
     )
-
-
-def prepare_folder(path: Path) -> None:
-    """Creates the record's folder and checks that a record can be written there.
-
-    Raises:
-        OSError: It cannot; the message names the folder and what to do.
-    """
-    probe = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink(missing_ok=True)  # the lock's holder may have removed it
-    except OSError as error:
-        raise OSError(
-            f"{path.parent}: expected a folder that this run can write its record to, found: {error}; "
-            f"make it writable, or use another runs_dir=DIR"
-        ) from error
 
 
 def write_record(path: Path, record: RunRecord) -> None:

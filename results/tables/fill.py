@@ -43,9 +43,9 @@ from results.records.identity import (
     same_value,
     shown,
 )
+from results.records.progress import hydra_value
 from results.records.record import RunRecord
 from results.records.settings import contents_of, settings_of
-from results.records.sweep_manifest import TypedPlaces, hydra_value
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 _OF_FEATURES = "features."
@@ -82,13 +82,13 @@ class _RowRuns:
     wanted: Set[str] = frozenset()  # settings in which its arms differ on purpose
 
 
-def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | None = None) -> Table:
+def fill(collection: Collection, experiment: Experiment, where: Sequence[str] = ()) -> Table:
     """The table of an experiment, with the command that fills its empty cells.
 
     Args:
         collection: The records to take runs from; other runs than the experiment's are left out.
         experiment: The experiment, or what was chosen of it.
-        places: Where the user has configs, data and runs, for this command.
+        where: Words of this command that say where the runs are.
     """
     filled = list(zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True))
     by_row: dict[tuple[object, ...], list[tuple[Cell, list[FoundRecord]]]] = defaultdict(list)
@@ -109,9 +109,8 @@ def fill(collection: Collection, experiment: Experiment, places: TypedPlaces | N
         rows.append(main)
         others += unlike
     findings += _other_bilms(experiment, rows)
-    where = places.words(all(data == MINI for data, _ in shown_keys)) if places else []
     findings += _missing(experiment, filled, where)
-    return Table(experiment, rows, others, list(dict.fromkeys(findings)), where)
+    return Table(experiment, rows, others, list(dict.fromkeys(findings)))
 
 
 def fill_all(collection: Collection, selection: Selection) -> Table:

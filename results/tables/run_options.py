@@ -2,13 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from results.analysis.names import default_pair, load_names
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import PUBLISHED, Collection, collect
-from results.records.sweep_manifest import DEFAULT_RUNS, TypedPlaces, typed_places
+from results.records.progress import DEFAULT_RUNS, hydra_value
 from results.tables.fill import Selection, arm_settings
 from results.tables.page_texts import HEADLINE, TABLE1
 
@@ -112,11 +112,9 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     return folders or [DEFAULT_RUNS]
 
 
-def places_of(options: argparse.Namespace) -> TypedPlaces:
-    """Where the user has runs, configs and data, for suggested commands; published runs were made elsewhere."""
-    runs_dir = str(Path(options.runs[0])) if len(options.runs) == 1 else ""
-    places = TypedPlaces() if options.published else typed_places(Path(runs_dir or DEFAULT_RUNS))
-    return replace(places, runs_dir=runs_dir)
+def runs_dir_of(options: argparse.Namespace) -> list[str]:
+    """The word of a suggested command for the folder of the runs, if one was given."""
+    return [f"runs_dir={hydra_value(str(Path(options.runs[0])))}"] if len(options.runs) == 1 else []
 
 
 def _mistake(collection: Collection, compared: tuple[str, str]) -> str:

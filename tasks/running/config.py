@@ -24,8 +24,8 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
 from results.records.identity import CHECKPOINT_NAME, Identity, differences, fingerprint, record_path, settings_hash
 from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
+from results.records.progress import LOCK_NAME
 from results.records.record import decide, hashed
-from results.records.run_lock import LOCK_NAME
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.features.frozen_layers import WARNINGS, ElmoConfig, SourceConfig, TransformerConfig
 from tasks.features.token_features import FeaturesConfig, TokenFeatures, features_fingerprint, features_recipes

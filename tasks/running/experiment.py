@@ -23,18 +23,17 @@ from results.records.example_scores import write_confidences, write_examples, wr
 from results.records.group_files import GroupsUnreadable, add_groups, reads_otherwise
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, differences
 from results.records.metric import Grouping
+from results.records.progress import HeldLock, Owner, run_lock
 from results.records.record import (
     FurtherTest,
     Mix,
     RunError,
     RunRecord,
     in_last_tenth,
-    prepare_folder,
     read_record,
     timestamp,
     write_record,
 )
-from results.records.run_lock import HeldLock, Owner, run_lock
 from results.records.settings import settings_of
 from tasks.batch import Split
 from tasks.data.datasets import common_labels, look_at
@@ -109,8 +108,7 @@ def run(config: Run, in_sweep: bool = False, side_by_side: bool = False) -> Ende
     done = config.done()
     if done == "failed" or (done == "skip" and not config.left_behind):
         return _ended_before(config, reporter)
-    prepare_folder(config.path)
-    with run_lock(config.path.parent, config.identity.title) as lock:
+    with run_lock(config.path.parent) as lock:
         if not isinstance(lock, Owner):
             done = config.done()  # another process may have ended it before the lock
             if done == "run":

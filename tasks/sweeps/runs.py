@@ -6,11 +6,9 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from fractions import Fraction
 from itertools import product
 from math import ceil, prod
-from pathlib import Path
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -23,8 +21,8 @@ from elmo.common.errors import InputError
 from results.experiments.cell import Cell, as_typed
 from results.experiments.experiment import refuse_absurd, sweep_name
 from results.experiments.experiment_file import load_experiment
+from results.records.progress import Manifest
 from results.records.record import timestamp
-from results.records.sweep_manifest import DATA, DATA_DIR, Manifest, write_manifest
 from tasks.running.config import Run, run_config
 from tasks.running.config_errors import explain
 
@@ -152,23 +150,6 @@ def manifest_of(config: DictConfig, configs: Mapping[str, Run | str]) -> Manifes
         refused=[f"{overrides}: {reason}" for overrides, reason in configs.items() if isinstance(reason, str)],
         started_at=timestamp(),
     )
-
-
-def write_places(config: DictConfig, runs_dir: Path) -> None:
-    """Writes where a single run has its configs and data, if they were typed, for commands that results/ suggests.
-
-    Args:
-        config: the run with Hydra's own settings.
-        runs_dir: does not exist if the run was rejected; then nothing is written.
-    """
-    typed = [word for word in typed_words(config) if word.startswith((DATA, DATA_DIR))]
-    words = [*_config_dir(config), *(word for word in typed if word.startswith(DATA_DIR) or ".yaml" in word)]
-    if not words or not runs_dir.is_dir():
-        return
-    name = f"run-{hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]}"
-    with suppress(OSError):  # the run itself is done
-        command = shlex.join(["python", "-m", "tasks.run", *words])
-        write_manifest(runs_dir, Manifest(name, command, runs=[], started_at=timestamp()))
 
 
 def _config_dir(config: DictConfig) -> list[str]:

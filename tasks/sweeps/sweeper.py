@@ -31,9 +31,8 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import expanded, print_lines
 from elmo.common.progress import Reporter
 from results.experiments.experiment_file import load_experiment
+from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, read_record
-from results.records.run_lock import LOCK_NAME
-from results.records.sweep_manifest import DEFAULT_RUNS, at_work, write_manifest
 from tasks.running.config import NOT_IN_FINGERPRINT, Run
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
@@ -160,8 +159,7 @@ class SuiteSweeper(Sweeper):
         else:
             name = config.hydra.runtime.choices["hydra/launcher"]
             say(f"{len(runs)} runs are handed to {name}. {where_to_look(config)}")
-        with at_work(runs_dir, manifest):
-            returns = self._launch(launcher, runs)
+        returns = self._launch(launcher, runs)
         ends = {" ".join(one.overrides or []): one.return_value for one in returns}
         for line in (end_line(overrides, ended) for overrides, ended in ends.items() if not here):
             print(line, end="\n" * bool(line), file=sys.stderr)

@@ -16,9 +16,8 @@ from results.records.example_scores import (
 from results.records.group_files import GroupsUnreadable, add_groups, read_groups
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
+from results.records.progress import HeldLock, Manifest, Owner, is_locked, read_lock, read_manifests, run_lock
 from results.records.record import RecordUnreadable, read_record, write_record
-from results.records.run_lock import HeldLock, Owner, is_locked, read_lock, run_lock
-from results.records.sweep_manifest import Manifest, read_manifests, typed_places
 from results.report.explorer import read_senses
 from tests.fuzz.reading import Reader
 from tests.results.making import first_right, make_record
@@ -58,7 +57,7 @@ SENSES = """\
 """
 
 
-OWNER = Owner("another", 17, "a run", "2026-01-01T00:00:00+00:00")
+OWNER = Owner("another", 17, "2026-01-01T00:00:00+00:00")
 
 
 def _made(name, write):
@@ -88,7 +87,6 @@ def _make_manifest(folder):
 
 
 def _read_manifests(path):
-    typed_places(path.parents[1])
     _, problems = read_manifests(path.parents[1])
     if problems:
         raise ValueError(problems[0])

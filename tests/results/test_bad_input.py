@@ -13,8 +13,8 @@ import results.table
 from elmo.common.files import read_json, write_json
 from results.publish import publish_runs
 from results.records.identity import EXAMPLES_NAME
+from results.records.progress import LOCK_NAME
 from results.records.record import write_record
-from results.records.run_lock import LOCK_NAME
 from tests.results.making import first_right, make_record, run_report, save
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-import results.status
 from results.publish import main as publish
 from results.records.collect import collect
 from results.records.example_scores import write_examples
@@ -234,14 +233,6 @@ class TestExperiment:
         save_folds(tmp_path / "runs", 2, folds=(0, 2))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
         assert "3 of 4 cells are empty, 11 of 16 runs are missing" in out
-
-    def test_status_counts_the_folds(self, own, tmp_path, capsys):
-        save_folds(tmp_path / "runs", 1, folds=(0, 2))
-        assert results.status.main(["--runs", str(tmp_path / "runs"), "--experiment", str(own)]) == 0
-        out = capsys.readouterr().out
-        assert "mine: 2 of 16 done, 14 missing" in out  # 2 seeds and 2 arms: 3 folds, and a row without folds
-        assert "missing  books coref glove fold 1 seed 1" in out
-        assert "glove fold 0 seed 1" not in out
 
     @pytest.mark.parametrize(
         ("old", "new", "expected"),

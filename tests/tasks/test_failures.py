@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from results.records.progress import LOCK_NAME, run_lock
 from results.records.record import read_record
-from results.records.run_lock import LOCK_NAME, run_lock
 from tasks.ner import BiLstmCrf
 from tasks.run import _explain_failure
 from tasks.sweeps.launchers import explain_launcher

@@ -17,8 +17,8 @@ from elmo.common.files import read_json
 from results.records.example_scores import read_predictions
 from results.records.group_files import groups_path, read_groups
 from results.records.identity import PREDICTIONS_NAME, Identity, record_path
+from results.records.progress import read_manifests
 from results.records.record import read_record
-from results.records.sweep_manifest import read_manifests
 from results.table import main as table
 from tasks.data.datasets import DataSource
 from tasks.ner import Ner

@@ -7,15 +7,15 @@ import os
 import shlex
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import results.publish
 import results.status
 from results.records.collect import collect
 from results.records.identity import Identity
 from results.records.printing import printable, write
+from results.records.progress import LOCK_NAME, Manifest, Owner, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, RunError, decide, read_record
-from results.records.run_lock import LOCK_NAME, Owner
-from results.records.sweep_manifest import Manifest, write_manifest
 from results.report.__main__ import main as report
 from results.tables.fill import Selection, fill_all
 from results.tables.sheet import sections_of, sheets_of
@@ -41,7 +41,7 @@ def runs(tmp_path):
             save(folder, make_record(features=features, variant=variant, metric=f"f1{EVIL}", **names))
     save(folder, make_record(seed=2, error=RunError(f"Bad{EVIL}", EVIL, [EVIL]), **names))
     (save(folder, make_record(seed=3, **names))).write_text(f'{{"status": "{EVIL[0]}"')
-    owner = Owner(f"far{EVIL}", 1, title=EVIL, since=EVIL)
+    owner = Owner(f"far{EVIL}", 1, EVIL, progress=EVIL)
     (folder / f"x{EVIL}").mkdir()
     (folder / f"x{EVIL}" / LOCK_NAME).write_text(json.dumps(owner, default=vars))
     write_manifest(folder, Manifest(f"sweep{EVIL}", EVIL, [Identity(EVIL, EVIL, EVIL, 7)], [f"{EVIL}: {EVIL}"]))
@@ -73,7 +73,7 @@ def test_the_report_and_its_figures_only_print(capsys, runs, tmp_path):
     assert acts(captured.out + captured.err) == set()
 
 
-@pytest.mark.parametrize("options", [[], ["--format", "json"], ["--experiment", f"no{EVIL}"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--experiment", f"no{EVIL}"]], ids=str)
 def test_the_status_only_prints(capsys, runs, options):
     results.status.main(["--runs", str(runs), *options])
     captured = capsys.readouterr()
@@ -122,7 +122,17 @@ def test_a_suggested_command_is_quoted(capsys, tmp_path):
     _, out, _ = run_table(capsys, "--runs", tmp_path / "my runs", "--experiment", "mini", "data=mini")
     assert shlex.split(out.partition("to fill them: ")[2])[5:7] == ["data=mini", f"runs_dir={tmp_path / 'my runs'}"]
     results.status.main(["--runs", str(tmp_path), "--experiment", "a;b"])
-    assert shlex.split(capsys.readouterr().err.split("starts with: ")[1])[-1] == "experiment=a;b"
+    assert shlex.split(capsys.readouterr().err.split("To start it: ")[1])[-1] == "experiment=a;b"
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "über", "a(b)", "it's", "à [1]"])
+def test_hydra_reads_the_path_in_a_suggested_command_as_it_is(tmp_path, capsys, name):
+    runs = tmp_path / name
+    _, out, _ = run_table(capsys, "--runs", runs, "--experiment", "table1_paper", "task=ner")
+    typed = next(line[line.index("python -m") :] for line in out.splitlines() if "-m experiment=table1_paper" in line)
+    overrides = OverridesParser.create().parse_overrides(shlex.split(typed)[4:])
+    values = {override.key_or_group: override.value() for override in overrides}
+    assert getattr(values["runs_dir"], "text", values["runs_dir"]) == str(runs)  # text, if it is in quotes
 
 
 def test_a_cell_is_no_formula(capsys, tmp_path):

@@ -16,7 +16,6 @@ from results.records.record import (
     RecordUnreadable,
     RunError,
     decide,
-    prepare_folder,
     read_record,
     write_record,
 )
@@ -256,27 +255,6 @@ def test_decide_does_not_run_over_what_it_cannot_read(tmp_path):
     path.write_text("{")
     with pytest.raises(RecordUnreadable, match=r"record\.json"):
         decide(path, make_record().hashed)
-
-
-def test_a_folder_that_cannot_be_written_is_reported_before_the_run(tmp_path):
-    (tmp_path / "runs").write_text("a file where a folder should be")
-    with pytest.raises(OSError, match=r"runs_dir=DIR"):
-        prepare_folder(tmp_path / "runs" / "seed-1" / "record.json")
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_reported_before_the_run(tmp_path):
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(OSError, match=r"runs_dir=DIR"):
-            prepare_folder(tmp_path / "seed-1" / "record.json")
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_a_prepared_folder_is_empty(tmp_path):
-    prepare_folder(tmp_path / "seed-1" / "record.json")
-    assert list((tmp_path / "seed-1").iterdir()) == []
 
 
 def test_examples_hold_scores_and_the_run_they_belong_to(tmp_path):

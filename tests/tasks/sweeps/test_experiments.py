@@ -14,8 +14,8 @@ from results.experiments.cell import NOT_RECORDED
 from results.experiments.experiment import values_of
 from results.experiments.experiment_file import experiment_names, load_experiment
 from results.records.identity import Identity
+from results.records.progress import read_manifests
 from results.records.record import read_record
-from results.records.sweep_manifest import read_manifests
 from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
 from tasks.running.schema import compose_config, group_options

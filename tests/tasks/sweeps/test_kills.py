@@ -11,7 +11,7 @@ import time
 import pytest
 
 from results.records.identity import PREDICTIONS_NAME, RECORD_NAME
-from results.records.run_lock import LOCK_NAME, is_locked, read_lock
+from results.records.progress import LOCK_NAME, is_locked, read_lock
 from tests.tasks.making import SMALL
 from tests.tasks.user import outcomes
 

@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 
 from elmo.common.config_errors import CONFIG_ERRORS
 from results.records.identity import record_path
+from results.records.progress import read_manifests
 from results.records.record import RunError, read_record
-from results.records.sweep_manifest import read_manifests
 from results.status import main as status
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended

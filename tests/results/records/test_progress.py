@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from results.records.run_lock import LOCK_NAME, HeldLock, Owner, is_locked, read_lock, run_lock
+from results.records.progress import LOCK_NAME, HeldLock, Owner, is_locked, read_lock, run_lock
 
 # Tries once, keeps what it got until a line comes, and says what that was.
 TRY = """
 import sys
 from pathlib import Path
-from results.records.run_lock import HeldLock, run_lock
+from results.records.progress import HeldLock, run_lock
 print("ready", flush=True)
 sys.stdin.readline()
-with run_lock(Path(sys.argv[1]), "a run") as held:
+with run_lock(Path(sys.argv[1])) as held:
     if isinstance(held, HeldLock):
         held.progress(3, 8)
     print("mine" if isinstance(held, HeldLock) else held.pid, flush=True)
@@ -52,13 +52,13 @@ def names(folder):
 
 
 def test_it_is_there_while_it_is_held_and_gone_afterwards(tmp_path):
-    with run_lock(tmp_path, "a run") as held:
+    with run_lock(tmp_path) as held:
         assert isinstance(held, HeldLock)
         assert names(tmp_path) == [LOCK_NAME]
         assert is_locked(tmp_path / LOCK_NAME)
         with run_lock(tmp_path, patience=0.1) as other:
             assert isinstance(other, Owner)
-            assert (other.pid, other.title) == (os.getpid(), "a run")
+            assert other.pid == os.getpid()
             assert f"pid {os.getpid()}, since 20" in str(other)
         assert names(tmp_path) == [LOCK_NAME], "asking leaves it alone"
     assert names(tmp_path) == []
@@ -75,7 +75,7 @@ def test_progress_can_be_read_and_does_not_open_it(tmp_path):
         for epoch in (9, 10):
             held.progress(epoch, 10, 81.5)
             owner = read_lock(tmp_path / LOCK_NAME)
-            assert (owner.epoch, owner.epochs, owner.best) == (epoch, 10, 81.5)
+            assert owner.progress == f"epoch {epoch} of 10, best dev 81.50"
             assert owner.seconds >= 0
             assert is_locked(tmp_path / LOCK_NAME)
 
@@ -90,7 +90,7 @@ def test_what_killed_processes_left_is_swept_up(tmp_path):
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"), run_lock(tmp_path / "file"):
+    with pytest.raises(OSError, match=r"file: expected a folder .* runs_dir=DIR"), run_lock(tmp_path / "file"):
         pass
 
 
@@ -114,12 +114,12 @@ class TestProcesses:
         assert process.stdout.readline().strip() == "mine"
         with run_lock(tmp_path, patience=0.1) as taken:
             assert isinstance(taken, Owner)
-            assert (taken.pid, taken.title, taken.epoch, taken.epochs) == (process.pid, "a run", 3, 8)
+            assert (taken.pid, taken.progress) == (process.pid, "epoch 3 of 8")
         process.kill()
         process.wait()
         assert names(tmp_path) == [LOCK_NAME], "no process could clean up"
         assert not is_locked(tmp_path / LOCK_NAME)
-        assert read_lock(tmp_path / LOCK_NAME).epoch == 3, "how far it had got"
+        assert read_lock(tmp_path / LOCK_NAME).progress == "epoch 3 of 8", "how far it had got"
         started = time.monotonic()
         with run_lock(tmp_path) as held:
             assert isinstance(held, HeldLock)
