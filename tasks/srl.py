@@ -21,8 +21,7 @@ from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping
 from tasks.batch import Batch, FeatureBatch, Split
 from tasks.data.conll2012 import read_documents
-from tasks.data.offset_tokens import OffsetTokeniser
-from tasks.data.raw_text import raw_text, word_list
+from tasks.data.raw_text import raw_text, tokens_of, word_list
 from tasks.data.tag_schemes import Span, may_follow_in_iob2, spans_of
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
@@ -67,12 +66,12 @@ def read_frames(path: Path) -> list[SrlExample]:
     for document in read_documents(path):
         for sentence in document.sentences:
             name = f"{document.id}.{document.part}:{sentence.line}"
-            if not sentence.frames:
+            if not sentence.predicates:
                 examples.append(SrlExample(name, sentence.words, sentence=name))
-            for number, frame in enumerate(sentence.frames):
-                at, pos = frame.predicate, sentence.pos[frame.predicate]
+            for at, spans in zip(sentence.predicates, sentence.arguments, strict=True):
+                first = at == sentence.predicates[0]
                 examples.append(
-                    SrlExample(f"{name}:{at}", sentence.words, frame.arguments, (), name, at, pos, first=number == 0)
+                    SrlExample(f"{name}:{at}", sentence.words, spans, (), name, at, sentence.pos[at], first)
                 )
     return examples
 
@@ -257,7 +256,7 @@ class Srl(Tagging[SrlExample, SrlSettings]):
         marks = list(MARKED.finditer(text))
         if len(marks) != 1:
             raise ValueError(f"expected one predicate between asterisks, as in Ada *sold* the boat, found {len(marks)}")
-        tokens = OffsetTokeniser(inner_cuts=False)(MARKED.sub(rf"{INVISIBLE}\1{INVISIBLE}", text))  # keeps the places
+        tokens = tokens_of(MARKED.sub(rf"{INVISIBLE}\1{INVISIBLE}", text), inner_cuts=False)  # keeps the places
         first, past = tokens.covering(*marks[0].span(1))
         if past - first > 1:
             found = ", ".join(tokens.words[first:past])

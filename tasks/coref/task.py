@@ -1,30 +1,61 @@
-"""The coreference task: from documents to chains of mentions."""
+"""The coreference task: from documents to chains of mentions, scored as the official CoNLL scorer does.
+
+Each metric is the harmonic mean of a precision and a recall. Their numerators and denominators are summed over the
+documents before they are divided, so `Scores.examples` has those of each document.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError, excerpt
 from elmo.tokeniser import sentences_of_tokens
-from results.records.metric import Grouping
+from results.records.metric import Grouping, Metric, Ratio
 from tasks.batch import Sentence, Split
-from tasks.coref.head import CorefSettings, EndToEndCoref
-from tasks.coref.scoring import COREF_METRICS, score_documents
-from tasks.coref.spans import Chains, Span
+from tasks.coref.head import Chains, CorefSettings, EndToEndCoref, Span
 from tasks.data.conll2012 import ConllDocument, read_documents
-from tasks.data.offset_tokens import Offsets, OffsetTokeniser
-from tasks.data.raw_text import raw_text, span_fields, word_list
+from tasks.data.raw_text import Offsets, raw_text, span_fields, tokens_of, word_list
 from tasks.metrics import Scores, by_number
 from tasks.task import Head, Task
 
 UNKNOWN_GENRE = 0
+Chain = Sequence[Span]  # the mentions of one entity
+WITHOUT_SINGLETONS = "_without_singletons"
+
+
+def _precision_and_recall(right: str, right_in_gold: str, units: str, suffix: str = "") -> tuple[Ratio, Ratio]:
+    """Both in percent, from columns of `Scores.examples`."""
+    precision = Ratio({right + suffix: 100}, {f"predicted_{units}{suffix}": 1})
+    return precision, Ratio({right_in_gold + suffix: 100}, {f"gold_{units}{suffix}": 1})
+
+
+def _metrics(suffix: str = "", title: str = "") -> dict[str, Metric]:
+    """B-cubed, CEAF-e and the average with MUC, which never counts a singleton: a chain of one has no link."""
+    muc = _precision_and_recall("links", "links", "links")
+    b_cubed = _precision_and_recall("b_cubed_precision", "b_cubed_recall", "mentions", suffix)
+    ceaf_e = _precision_and_recall("similarity", "similarity", "chains", suffix)
+    return {
+        f"average{suffix}": Metric([muc, b_cubed, ceaf_e], title=f"avg. F1{title}"),
+        f"b_cubed{suffix}": Metric([b_cubed], title=f"B-cubed F1{title}"),
+        f"ceaf_e{suffix}": Metric([ceaf_e], title=f"CEAF-e F1{title}"),
+    }
+
+
+# How the scores of this module follow from `Scores.examples`. MUC is the same with singletons and without.
+COREF_METRICS = {
+    **_metrics(),
+    "muc": Metric([_precision_and_recall("links", "links", "links")], title="MUC F1"),
+    **_metrics(WITHOUT_SINGLETONS, ", no singletons"),
+}
 
 
 @dataclass
@@ -67,15 +98,15 @@ def read_coref(path: Path) -> list[CorefExample]:
 
 
 def _example(document: ConllDocument) -> CorefExample:
-    chain_of: dict[Span, int] = {}
-    before = repeated = 0
+    chain_of: dict[Span, str] = {}
+    before = mentions = 0
     for sentence in document.sentences:
-        for mention in sentence.mentions:
-            span = before + mention.start, before + mention.end
-            repeated += span in chain_of
-            chain_of.setdefault(span, mention.chain)  # a span is in one chain: the scorer counts it once
+        for chain_number, start, end in sentence.mentions:
+            # A span is in one chain: the scorer counts it once.
+            chain_of.setdefault((before + start, before + end), chain_number)
+        mentions += len(sentence.mentions)
         before += len(sentence.words)
-    by_chain: dict[int, list[Span]] = {}
+    by_chain: dict[str, list[Span]] = {}
     for span in sorted(chain_of):
         by_chain.setdefault(chain_of[span], []).append(span)
     return CorefExample(
@@ -84,7 +115,7 @@ def _example(document: ConllDocument) -> CorefExample:
         tuple(chain.from_iterable(sentence.speakers for sentence in document.sentences)),
         document.genre,
         tuple(map(tuple, by_chain.values())),
-        repeated,
+        mentions - len(chain_of),
     )
 
 
@@ -110,7 +141,7 @@ class Coref(Task[CorefExample, CorefSettings]):
         """A document without speakers, genre and chains: `text`, or `sentences` of words."""
         offsets: Offsets = ()
         if "sentences" not in fields:
-            tokens = OffsetTokeniser()(raw_text(fields, "text"))
+            tokens = tokens_of(raw_text(fields, "text"))
             sentences, offsets = sentences_of_tokens(tokens.words), tokens.offsets
         elif isinstance(fields["sentences"], list):
             sentences = [word_list(words, "a sentence") for words in fields["sentences"]]
@@ -211,3 +242,68 @@ class Coref(Task[CorefExample, CorefSettings]):
     def score(self, examples: Sequence[CorefExample], predictions: Sequence[Chains]) -> Scores:
         """MUC, B-cubed, CEAF-e and their average, with singletons and without; the counts of each document."""
         return score_documents(self.gold(examples), predictions)
+
+
+def score_documents(gold: Sequence[Sequence[Chain]], predicted: Sequence[Sequence[Chain]]) -> Scores:
+    """The scores of predicted chains; details have the precision and recall of each metric.
+
+    Args:
+        gold: the chains of each document; a mention is in one chain.
+        predicted: the predicted chains of each document, in the same order.
+    """
+    examples = []
+    for chains in zip(gold, predicted, strict=True):
+        without = _counts(*([chain for chain in some if len(chain) > 1] for some in chains))
+        apart = {name + WITHOUT_SINGLETONS: count for name, count in without.items() if "links" not in name}
+        examples.append(_counts(*chains) | apart)
+    sums = {name: sum(example[name] for example in examples) for m in COREF_METRICS.values() for name in m.columns}
+    details: dict[str, object] = {}
+    for name, metric in COREF_METRICS.items():
+        if len(metric.terms) == 1:
+            precision, recall = (float(Metric([[ratio]]).score(sums, len(examples))) for ratio in metric.terms[0])
+            details[name] = {"precision": precision, "recall": recall}
+    values = {name: float(metric.score(sums, len(examples))) for name, metric in COREF_METRICS.items()}
+    return Scores(values, details, examples)
+
+
+def _counts(gold: Sequence[Chain], predicted: Sequence[Chain]) -> dict[str, float]:
+    """MUC, which counts links, B-cubed, which counts mentions, and CEAF-e, which counts chains.
+
+    A chain of n mentions has n - 1 links, and so have the mentions that two chains share. B-cubed gives each mention in
+    both the share of its predicted chain (for recall: of its gold chain) that is in the other. CEAF-e pairs gold and
+    predicted chains, each at most once, for the largest sum of similarities 2 |G and P| / (|G| + |P|).
+    """
+    gold_chain = {mention: number for number, chain in enumerate(gold) for mention in chain}
+    shared = Counter(
+        (gold_chain[mention], number)
+        for number, chain in enumerate(predicted)
+        for mention in chain
+        if mention in gold_chain
+    )
+    similarity = np.zeros((len(gold), len(predicted)))
+    for (g, p), count in shared.items():
+        similarity[g, p] = 2 * count / (len(gold[g]) + len(predicted[p]))
+    mentions, gold_mentions = sum(map(len, predicted)), sum(map(len, gold))
+    return {
+        "links": sum(count - 1 for count in shared.values()),
+        "predicted_links": mentions - len(predicted),
+        "gold_links": gold_mentions - len(gold),
+        "b_cubed_precision": sum(count * count / len(predicted[p]) for (_, p), count in shared.items()),
+        "b_cubed_recall": sum(count * count / len(gold[g]) for (g, _), count in shared.items()),
+        "predicted_mentions": mentions,
+        "gold_mentions": gold_mentions,
+        "similarity": most_similar(similarity),
+        "predicted_chains": len(predicted),
+        "gold_chains": len(gold),
+    }
+
+
+def most_similar(similarity: np.ndarray) -> float:
+    """The largest sum of entries of which no two share a row or a column.
+
+    Args:
+        similarity: (rows, columns), not negative.
+    """
+    from scipy.optimize import linear_sum_assignment  # slow to import
+
+    return float(similarity[linear_sum_assignment(similarity, maximize=True)].sum())

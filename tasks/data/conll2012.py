@@ -25,51 +25,33 @@ NO_WORD = "[WORD]"  # in place of every word in the files that may be given away
 
 BEGIN = re.compile(r"#begin document \((.*)\); part (\d{1,9})\s*")
 END = "#end document"
-ARGUMENT = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
-MENTION = re.compile(r"(\()?(\d{1,9})(\))?")
+# A start, its label and an end, any of which may be missing.
+ARGUMENT = re.compile(r"(?:(\()([^()*\s]+))?\*(\))?")
+MENTION = re.compile(r"[-_]?|(?=.*[()])(\()?(\d{1,9})(\))?")
 REMEDY = "Correct the line, or check data.splits: files for this task have CoNLL-2012 columns"
-
-
-class Mention(NamedTuple):
-    """A span of words in a coreference chain; `end` is the position after its last word."""
-
-    start: int
-    end: int
-    chain: int
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A predicate and its arguments.
-
-    Attributes:
-        predicate: its position in the sentence.
-        arguments: spans that do not overlap, in their order, among them V: the words of the predicate itself.
-    """
-
-    predicate: int
-    arguments: tuple[Span, ...]
 
 
 @dataclass(frozen=True)
 class ConllSentence:
-    """A sentence; `line` is its first line in the file.
+    """A sentence.
 
     Attributes:
-        line: from 1.
+        line: the number of its first line in the file, from 1.
         words: without treebank escapes.
         pos: part of speech of each word; "" where there is none, as for `speakers`.
         speakers: speaker or author of each word.
-        frames: one for each predicate, in their order.
-        mentions: sorted.
+        predicates: their positions.
+        arguments: of each predicate, spans that do not overlap, in their order; V is the words of the predicate itself.
+        mentions: labelled by the number of their chain, in the order of their starts and ends.
     """
 
     line: int
     words: tuple[str, ...]
     pos: tuple[str, ...]
     speakers: tuple[str, ...]
-    frames: tuple[Frame, ...]
-    mentions: tuple[Mention, ...]
+    predicates: tuple[int, ...]
+    arguments: tuple[tuple[Span, ...], ...]
+    mentions: tuple[Span, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +77,7 @@ class _Line(NamedTuple):
 
     def malformed(self, expected: str, remedy: str = REMEDY) -> InputError:
         """What to raise for this line."""
-        return InputError(f"{self.path}, line {self.number}: {expected}: {excerpt(self.text)}. {remedy}")
+        return InputError(f"{self.path}, line {self.number}: expected {expected}: {excerpt(self.text)}. {remedy}")
 
 
 def read_documents(path: Path) -> Iterator[ConllDocument]:
@@ -110,10 +92,10 @@ def read_documents(path: Path) -> Iterator[ConllDocument]:
     number = 0
     for number, text in enumerate(utf8_lines(path), start=1):
         line = _Line(path, number, text, text.split("\t") if "\t" in text else text.split())
-        begin = BEGIN.fullmatch(text)
-        if text.strip() and begin is None and text.strip() != END:
-            if opened is None:
-                raise line.malformed("expected '#begin document (ID); part 000', found another line")
+        begin, end = BEGIN.fullmatch(text), text.strip() == END
+        if text.strip() and (begin is None) == (opened is None):
+            raise line.malformed(f"'#begin document (ID); part 000' and, before the next document, '{END}'")
+        if text.strip() and not begin and not end:
             _check_columns(line, rows)
             rows.append(line)
             continue
@@ -121,38 +103,27 @@ def read_documents(path: Path) -> Iterator[ConllDocument]:
             sentences.append(_sentence(rows))
             rows = []
         if begin is not None:
-            if opened is not None:
-                raise line.malformed(f"expected '{END}', found the next document")
             opened, sentences = (begin[1], int(begin[2])), []
-        elif text.strip():
-            if opened is None:
-                raise line.malformed("expected '#begin document (ID); part 000', found an end")
+        elif end and opened is not None:
             yield ConllDocument(*opened, tuple(sentences))
             opened = None
     if opened is not None:
-        raise InputError(
-            f"{path}, line {number}: expected '{END}', found the end of the file. Part of the file seems to be lost: "
-            "copy it again"
-        )
+        raise InputError(f"{path}, line {number}: expected '{END}', found the end of the file. Copy the file again")
 
 
 def _check_columns(line: _Line, before: Sequence[_Line]) -> None:
     """Raises an InputError unless a line continues the lines of its sentence before it."""
     cells = line.cells
-    if len(cells) < COLUMNS:
-        raise line.malformed(f"expected at least {COLUMNS} columns, found {len(cells)}")
-    if before and len(cells) != len(before[0].cells):
-        first = len(before[0].cells)
-        raise line.malformed(f"expected {first} columns as in the sentence's first line, found {len(cells)}")
-    if cells[NUMBER] != str(len(before)):
-        expected = f"expected word number {len(before)} in column {NUMBER + 1}, found {excerpt(cells[NUMBER])}"
-        raise line.malformed(expected, "Put a blank line between sentences and none within them")
-    word = cells[WORD]
-    if not word or word.isspace():
-        raise line.malformed(f"expected a word in column {WORD + 1}, found none")
-    if word == NO_WORD:
+    columns = len(before[0].cells) if before else max(COLUMNS, len(cells))
+    if len(cells) != columns or cells[NUMBER] != str(len(before)) or not cells[WORD].strip():
         raise line.malformed(
-            f"expected a word in column {WORD + 1}, found {NO_WORD}",
+            f"{columns} columns, with the number {len(before)} of a word in column {NUMBER + 1} and the word in the "
+            f"next, found {len(cells)} columns",
+            f"{REMEDY}, and a blank line between sentences",
+        )
+    if cells[WORD] == NO_WORD:
+        raise line.malformed(
+            f"a word in column {WORD + 1}, found {NO_WORD}",
             "Make the files with words from your copy of OntoNotes, with the script skeleton2conll.sh of CoNLL-2012",
         )
 
@@ -164,68 +135,39 @@ def _sentence(rows: Sequence[_Line]) -> ConllSentence:
     columns = [column for column in range(FIRST_ARGUMENTS, len(cells[0]) - 1) if cells[0][column] not in EMPTY]
     if len(columns) != len(predicates):
         raise rows[0].malformed(
-            f"expected one column of arguments for each predicate, found {len(columns)} columns and {len(predicates)} "
-            f"words with a frameset in column {SENSE + 1}"
+            f"one column of arguments for each predicate, found {len(columns)} columns and {len(predicates)} words "
+            f"with a frameset in column {SENSE + 1}"
         )
-    frames = [Frame(predicate, _arguments(rows, column)) for predicate, column in zip(predicates, columns, strict=True)]
     return ConllSentence(
         rows[0].number,
         tuple(ESCAPES.get(row[WORD], row[WORD]) for row in cells),
         tuple("" if row[POS] in EMPTY else row[POS] for row in cells),
         tuple("" if row[SPEAKER] in EMPTY else row[SPEAKER] for row in cells),
-        tuple(frames),
-        _mentions(rows),
+        tuple(predicates),
+        tuple(_spans(rows, column, ARGUMENT) for column in columns),
+        tuple(sorted(_spans(rows, len(cells[0]) - 1, MENTION), key=lambda it: (it.start, it.end, int(it.label)))),
     )
 
 
-def _arguments(rows: Sequence[_Line], column: int) -> tuple[Span, ...]:
-    """The spans of a column such as (ARG0*, *), (V*)."""
+def _spans(rows: Sequence[_Line], column: int, form: re.Pattern[str]) -> tuple[Span, ...]:
+    """The spans of a column of arguments, such as (ARG0*, *) and (V*), or of mentions, such as (3|(11, 11) and (7)."""
     spans: list[Span] = []
-    label, start = "", 0
+    opened: list[tuple[str, int]] = []  # labels and starts; of equal labels, the last one closes first
+    example = "arguments such as (ARG0*, *, *) or (V*)" if form is ARGUMENT else "mentions such as (7), (7 or 7)"
+    expected = f"{example} in column {column + 1}, each with its start and its end in the sentence"
     for position, row in enumerate(rows):
-        if row.cells[column] == "*":  # most are
-            continue
-        cell = ARGUMENT.fullmatch(row.cells[column])
-        where = f"in column {column + 1}"
-        if cell is None:
-            found = excerpt(row.cells[column])
-            raise row.malformed(f"expected an argument such as (ARG0*, *, *) or (V*) {where}, found {found}")
-        if cell[1] and label:
-            raise row.malformed(f"expected {excerpt(label)} to end before {excerpt(cell[1])} begins {where}")
-        if cell[1]:
-            label, start = cell[1], position
-        if cell[2] and not label:
-            raise row.malformed(f"expected an open argument {where}, found only the end of one")
-        if cell[2]:
-            spans.append(Span(label, start, position + 1))
-            label = ""
-    if label:
-        expected = f"expected the end of {excerpt(label)} in column {column + 1}, found the end of the sentence"
-        raise rows[start].malformed(expected)
+        for part in row.cells[column].split("|"):
+            cell = form.fullmatch(part)
+            if cell is None or (form is ARGUMENT and cell[1] and opened):
+                raise row.malformed(f"{expected}, found {excerpt(part)}")
+            if cell[1]:
+                opened.append((cell[2], position))
+            if cell[3]:
+                same = [place for place, (label, _) in enumerate(opened) if cell[2] in (None, label)]
+                if not same:
+                    raise row.malformed(f"{expected}, found only the end of one")
+                spans.append(Span(*opened.pop(same[-1]), position + 1))
+    if opened:
+        label, start = opened[-1]
+        raise rows[start].malformed(f"{expected}, found only the start of {excerpt(label)}")
     return tuple(spans)
-
-
-def _mentions(rows: Sequence[_Line]) -> tuple[Mention, ...]:
-    """The mentions in the last column, such as (3|(11, 11) or (7)."""
-    mentions: list[Mention] = []
-    opened: dict[int, list[int]] = {}  # chain -> the starts of its open mentions; the last one closes first
-    for position, row in enumerate(rows):
-        if row.cells[-1] in ("", *EMPTY):
-            continue
-        for part in row.cells[-1].split("|"):
-            found = MENTION.fullmatch(part)
-            if found is None or not (found[1] or found[3]):
-                expected = f"expected mentions such as (7), (7 or 7) in the last column, found {excerpt(part)}"
-                raise row.malformed(expected)
-            chain = int(found[2])
-            if found[1]:
-                opened.setdefault(chain, []).append(position)
-            if found[3]:
-                if not opened.get(chain):
-                    raise row.malformed(f"expected the start of a mention of chain {chain} before its end, found none")
-                mentions.append(Mention(opened[chain].pop(), position + 1, chain))
-    for chain, starts in opened.items():
-        if starts:
-            expected = f"expected the end of a mention of chain {chain}, found the end of the sentence"
-            raise rows[starts[-1]].malformed(expected)
-    return tuple(sorted(mentions))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from elmo.common import checks
-from elmo.common.errors import InputError, excerpt, not_utf8
-from elmo.common.files import parse_json
+from elmo.common.errors import InputError, excerpt
 from tasks.batch import Sentence, Split
-from tasks.data.offset_tokens import OffsetTokeniser, Tokens
+from tasks.data.raw_text import Tokens, tokens_of
 
 SELECT_ON = ("files", "train_articles", "official_dev")
 
@@ -78,6 +79,51 @@ def held_out(titles: Iterable[str], share: float) -> frozenset[str]:
     return frozenset(ranked[: max(1, round(share * len(ranked)))])
 
 
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Answer(_Strict):
+    text: str
+    answer_start: int
+    occurrences: int = 1
+
+
+class _Question(_Strict):
+    id: str
+    question: str
+    answers: list[_Answer] = []
+
+
+class _Paragraph(_Strict):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(_Strict):
+    title: str
+    paragraphs: list[_Paragraph]
+
+
+class _File(_Strict):
+    data: list[_Article]
+
+
+class _Answers(_Strict):
+    text: list[str]
+    answer_start: list[int]
+
+
+class _Row(_Strict):
+    """A question as the hub has it."""
+
+    id: str
+    title: str
+    context: str
+    question: str
+    answers: _Answers
+
+
 def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = True) -> list[SquadExample]:
     """The questions of a file that belong to a split; with `answered` False, answers are not read."""
     if split == "dev" and reader.select_on != "files":
@@ -85,121 +131,86 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
         if is_training_file != (reader.select_on == "train_articles"):
             return []
     try:
-        content = parse_json(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise not_utf8(str(path), error) from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: expected one JSON object as in SQuAD 1.1, found no JSON: {error.msg}. "
-            "Is it a file of this task?"
-        ) from error
-    return _examples(_get(content, "data", list, str(path)), str(path), split, reader, answered)
+        content = _File.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except ValidationError as error:
+        raise _malformed(str(path), error) from error
+    return _examples(content.data, str(path), split, reader, answered)
 
 
 def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
     """The questions in rows of the hub: `id`, `title`, `context`, `question`, `answers` of lists."""
+    try:
+        checked = TypeAdapter(list[_Row]).validate_python(rows)
+    except ValidationError as error:
+        raise _malformed(split, error) from error
     articles = []
-    for number, row in enumerate(rows):
-        where = f"{split}, row {number}"
-        title, context = _get(row, "title", str, where), _get(row, "context", str, where)
-        answers = _get(row, "answers", dict, where)
-        texts, starts = _get(answers, "text", list, where), _get(answers, "answer_start", list, where)
-        listed = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-        articles.append({"title": title, "paragraphs": [{"context": context, "qas": [{**row, "answers": listed}]}]})
+    for row in checked:
+        pairs = zip(row.answers.text, row.answers.answer_start, strict=True)
+        answers = [_Answer(text=text, answer_start=start) for text, start in pairs]
+        question = _Question(id=row.id, question=row.question, answers=answers)
+        articles.append(_Article(title=row.title, paragraphs=[_Paragraph(context=row.context, qas=[question])]))
     return _examples(articles, split, split, reader)
 
 
+def _malformed(where: str, error: ValidationError) -> InputError:
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    problem = f"{place}: {first['msg']}" if place else first["msg"]
+    return InputError(f"{where}: expected JSON as in SQuAD 1.1, found {problem}. Is it a file of this task?")
+
+
 def _examples(
-    articles: Sequence[Any], where: str, split: Split, reader: SquadReader, answered: bool = True
+    articles: Sequence[_Article], where: str, split: Split, reader: SquadReader, answered: bool = True
 ) -> list[SquadExample]:
     """The questions of those articles that a split takes; equal passages of one title are one object."""
-    tokenise = OffsetTokeniser()
-    titles = [_get(article, "title", str, f"{where}, article {number}") for number, article in enumerate(articles)]
-    dev = held_out(titles, reader.dev_share) if reader.select_on == "train_articles" and split != "test" else None
+    by_title = reader.select_on == "train_articles" and split != "test"
+    dev = held_out((article.title for article in articles), reader.dev_share) if by_title else frozenset()
     passages: dict[tuple[str, str], Passage] = {}
     examples: list[SquadExample] = []
-    for title, article in zip(titles, articles, strict=True):
-        if dev is not None and (title in dev) != (split == "dev"):
+    for article in articles:
+        if by_title and (article.title in dev) != (split == "dev"):
             continue
-        titled = f"{where}, article {excerpt(title)}"
-        for row, paragraph in enumerate(_get(article, "paragraphs", list, titled)):
-            inside = f"{titled}, paragraph {row}"
-            context = _get(paragraph, "context", str, inside)
-            if (title, context) not in passages:
-                passages[title, context] = Passage(title, context, tokenise(context))
-            passage = passages[title, context]
-            if not len(passage.tokens):
-                found = excerpt(context)
-                raise InputError(f"{inside}: expected a passage with words, found {found}. Correct or remove it")
-            for question in _get(paragraph, "qas", list, inside):
-                name = f"{where}, question {excerpt(_get(question, 'id', str, inside))}"
-                examples.append(_example(question, passage, tokenise, name, answered))
+        for paragraph in article.paragraphs:
+            key = article.title, paragraph.context
+            if key not in passages:
+                passages[key] = Passage(*key, tokens_of(paragraph.context))
+            for question in paragraph.qas:
+                name = f"{where}, question {excerpt(question.id)}"
+                examples.append(_example(question, passages[key], name, answered))
     return examples
 
 
-Value = TypeVar("Value")
-
-
-def _get(holder: object, key: str, kind: type[Value], where: str) -> Value:
-    """The value of a key, checked to be of the type in SQuAD's format; text, that UTF-8 can encode it."""
-    if not isinstance(holder, Mapping):
-        found = f"a {type(holder).__name__}"
-    elif key not in holder:
-        found = f"only {', '.join(str(name)[:60] for name in list(holder)[:20]) or 'nothing'}"
-    elif not isinstance(holder[key], kind) or isinstance(holder[key], bool):
-        found = f"a {type(holder[key]).__name__}"
-    else:
-        value: Value = holder[key]
-        try:
-            str(value if kind is str else "").encode()
-        except UnicodeEncodeError as error:  # JSON can escape half of a surrogate pair
-            raise InputError(
-                f"{where}, {key!r}: expected text, found half of a surrogate pair, {error.object[error.start]!r} at "
-                f"character {error.start}. Correct the escape, or write U+FFFD in its place"
-            ) from error
-        return value
-    raise InputError(
-        f"{where}: expected an object with {key!r}, a {kind.__name__}, as in SQuAD 1.1, found {found}. "
-        "Is it a file of this task?"
-    )
-
-
-def _example(row: Any, passage: Passage, tokenise: OffsetTokeniser, where: str, answered: bool) -> SquadExample:  # noqa: ANN401
-    text = _get(row, "question", str, where)
-    question = tokenise(text).words
-    if not question:
-        raise InputError(f"{where}: expected a question with words, found {excerpt(text)}. Correct or remove it")
+def _example(row: _Question, passage: Passage, where: str, answered: bool) -> SquadExample:
+    question = tokens_of(row.question).words
+    if not question or not len(passage.tokens):
+        found = f"{excerpt(row.question)} about {excerpt(passage.context)}"
+        raise InputError(f"{where}: expected a question and a passage with words, found {found}. Correct or remove it")
     if not answered:
-        return SquadExample(row["id"], passage, question)
-    answers = _get(row, "answers", list, where)
-    if not answers:
+        return SquadExample(row.id, passage, question)
+    if not row.answers:
         raise InputError(
             f"{where}: expected at least one answer, found none. Remove it: SQuAD 2.0, with questions that have none, "
             "is another task"
         )
-    texts: list[str] = []
     spans: list[tuple[int, int]] = []
     unaligned = 0
-    for answer in answers:
-        gold = _get(answer, "text", str, where)
-        begins = _begins(answer, gold, passage.context, where)
-        exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(gold))]
+    for answer in row.answers:
+        begins = _begins(answer, passage.context, where)
+        exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(answer.text))]
         unaligned += not exact
-        texts.append(gold)
         # Only the first answer's. "1" also occurs inside "1815": prefer occurrences that are whole tokens, if any.
-        spans = spans or [passage.tokens.covering(begin, begin + len(gold)) for begin in exact or begins]
-    return SquadExample(row["id"], passage, question, tuple(texts), tuple(dict.fromkeys(spans)), unaligned)
+        spans = spans or [passage.tokens.covering(begin, begin + len(answer.text)) for begin in exact or begins]
+    texts = tuple(answer.text for answer in row.answers)
+    return SquadExample(row.id, passage, question, texts, tuple(dict.fromkeys(spans)), unaligned)
 
 
-def _begins(answer: Mapping[str, Any], text: str, context: str, where: str) -> list[int]:
+def _begins(answer: _Answer, context: str, where: str) -> list[int]:
     """Where an answer begins: at its `answer_start`, or at each occurrence if there are several."""
-    begin = _get(answer, "answer_start", int, where)
-    found = context[max(begin, 0) : max(begin, 0) + len(text)]
-    if not text.strip() or begin < 0 or found != text:
+    begin, text = answer.answer_start, answer.text
+    there = context[max(begin, 0) : max(begin, 0) + len(text)]
+    if not text.strip() or begin < 0 or there != text:
         raise InputError(
             f"{where}: expected the answer {excerpt(text)} at character {begin} of a passage of {len(context)} "
-            f"characters, found {excerpt(found)}. Correct answer_start"
+            f"characters, found {excerpt(there)}. Correct answer_start"
         )
-    if answer.get("occurrences", 1) == 1:
-        return [begin]
-    return [match.start() for match in re.finditer(re.escape(text), context)]
+    return [begin] if answer.occurrences == 1 else [match.start() for match in re.finditer(re.escape(text), context)]

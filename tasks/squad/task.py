@@ -20,8 +20,7 @@ from torch import Tensor
 
 from results.records.metric import Grouping, mean_of
 from tasks.batch import Sentence, Split
-from tasks.data.offset_tokens import OffsetTokeniser
-from tasks.data.raw_text import raw_text
+from tasks.data.raw_text import raw_text, tokens_of
 from tasks.metrics import Scores, add_units
 from tasks.squad.data import Passage, SquadExample, SquadReader, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
@@ -67,9 +66,8 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> SquadExample:
         """A `question` about a passage, `context`."""
-        tokenise = OffsetTokeniser()
         context, question = raw_text(fields, "context"), raw_text(fields, "question")
-        return SquadExample(name, Passage("", context, tokenise(context)), tokenise(question).words)
+        return SquadExample(name, Passage("", context, tokens_of(context)), tokens_of(question).words)
 
     def prediction_fields(self, example: SquadExample, prediction: tuple[int, int]) -> dict[str, Any]:
         """The answer and its characters in the passage."""

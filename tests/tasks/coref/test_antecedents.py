@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tasks.coref.antecedents import Antecedents, buckets, chains_of, marginal_loss
+from tasks.coref.head import Antecedents, buckets, chains_of, marginal_loss
 
 COUNT, DIM, MOST = 11, 6, 4
 

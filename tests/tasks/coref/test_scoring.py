@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from tasks.coref.scoring import COREF_METRICS, most_similar, score_documents
+from tasks.coref.task import COREF_METRICS, most_similar, score_documents
 
 A, B, C, D, E, F, G = ((i, i + 1) for i in range(7))
 GOLD = [[[A, B, C], [D, E], [F]]]  # one document

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.coref.spans import EncodedDocument, Spans, prune
+from tasks.coref.head import EncodedDocument, Spans, prune
 
 SENTENCES = (5, 1, 4)
 TOKENS, LONGEST = sum(SENTENCES), 3

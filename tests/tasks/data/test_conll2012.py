@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.conll2012 import Frame, Mention, read_documents
+from tasks.data.conll2012 import read_documents
 from tasks.data.tag_schemes import Span
 
 BEGIN = "#begin document (nw/made/00/up_0001); part 002"
@@ -46,12 +46,13 @@ class TestDocuments:
         assert wants.words == ("Ann", "wants", "to", "sing", "(")
         assert wants.pos[:2] == ("NNP", "VBZ")
         assert wants.speakers == ("A_B", "A_B", "A_B", "A_B", "")
-        assert wants.frames == (
-            Frame(1, (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4))),
-            Frame(3, (Span("ARG0", 0, 1), Span("V", 3, 4))),
+        assert wants.predicates == (1, 3)
+        assert wants.arguments == (
+            (Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 4)),
+            (Span("ARG0", 0, 1), Span("V", 3, 4)),
         )
-        assert wants.mentions == (Mention(0, 1, 7), Mention(0, 3, 4), Mention(4, 5, 7))
-        assert (plain.line, plain.words, plain.frames, plain.mentions) == (8, ("Yes", "."), (), ())
+        assert wants.mentions == (Span("7", 0, 1), Span("4", 0, 3), Span("7", 4, 5))
+        assert (plain.line, plain.words, plain.predicates, plain.mentions) == (8, ("Yes", "."), (), ())
 
     def test_documents_need_no_blank_line_and_may_be_empty(self, tmp_path):
         second = "#begin document (b); part 0"
@@ -65,14 +66,14 @@ class TestDocuments:
         ((sentence,),) = [
             document.sentences for document in read(tmp_path, "#begin document (book); part 0", *lines, END)
         ]
-        assert (sentence.words, sentence.frames, sentence.mentions) == (("a", "b", "c"), (), (Mention(0, 3, 1),))
+        assert (sentence.words, sentence.predicates, sentence.mentions) == (("a", "b", "c"), (), (Span("1", 0, 3),))
         assert sentence.speakers == ("", "", "")
 
     def test_mentions_of_one_chain_may_be_nested(self, tmp_path):
         column = ["(1|(1)", "-", "(1", "1)", "1)"]  # the one that began last ends first
         words = [("w", "NN", "-", "-", "-", cell) for cell in column]
         (document,) = read(tmp_path, BEGIN, *rows(*words), END)
-        assert document.sentences[0].mentions == (Mention(0, 1, 1), Mention(0, 5, 1), Mention(2, 4, 1))
+        assert document.sentences[0].mentions == (Span("1", 0, 1), Span("1", 0, 5), Span("1", 2, 4))
 
 
 def changed(row, column, cell):
@@ -83,34 +84,33 @@ def changed(row, column, cell):
 
 
 SENTENCE = rows(*WANTS)
+DOCUMENT = "expected '#begin document (ID); part 000' and, before the next document, '#end document'"
+ARGUMENTS = "expected arguments such as (ARG0*, *, *) or (V*) in column 12, each with its start and its end"
+MENTIONS = "expected mentions such as (7), (7 or 7) in column 14, each with its start and its end in the sentence"
 
 
 @pytest.mark.parametrize(
     ("lines", "line", "expected"),
     [
-        (SENTENCE, 1, "expected '#begin document (ID); part 000'"),
-        ([END], 1, "expected '#begin document (ID); part 000', found an end"),
+        (SENTENCE, 1, DOCUMENT),
+        ([END], 1, DOCUMENT),
         ([BEGIN, *SENTENCE], 6, "expected '#end document', found the end of the file"),
-        ([BEGIN, *SENTENCE, BEGIN], 7, "expected '#end document', found the next document"),
-        ([BEGIN, "a b c", END], 2, "expected at least 12 columns, found 3"),
-        ([BEGIN, SENTENCE[0], SENTENCE[1] + "\t-"], 3, "expected 14 columns as in the sentence's first line, found 15"),
-        ([BEGIN, *SENTENCE, *SENTENCE, END], 7, "expected word number 5 in column 3, found '0'"),
-        ([BEGIN, *SENTENCE[1:], END], 2, "expected word number 0 in column 3, found '1'"),
-        ([BEGIN, *changed(2, 0, ""), END], 4, "expected a word in column 4, found none"),
+        ([BEGIN, *SENTENCE, BEGIN], 7, DOCUMENT),
+        ([BEGIN, "a b c", END], 2, "expected 12 columns, with the number 0 of a word in column 3 and the word in the"),
+        ([BEGIN, SENTENCE[0], SENTENCE[1] + "\t-"], 3, "expected 14 columns, with the number 1"),
+        ([BEGIN, *SENTENCE, *SENTENCE, END], 7, "expected 14 columns, with the number 5"),
+        ([BEGIN, *SENTENCE[1:], END], 2, "expected 14 columns, with the number 0"),
+        ([BEGIN, *changed(2, 0, ""), END], 4, "and the word in the next"),
         ([BEGIN, *changed(2, 0, "[WORD]"), END], 4, "skeleton2conll"),
         ([BEGIN, *changed(1, 3, "-"), END], 2, "found 2 columns and 1 words with a frameset in column 8"),
-        ([BEGIN, *changed(0, -3, "ARG0"), END], 2, "expected an argument such as (ARG0*, *, *) or (V*) in column 12"),
-        ([BEGIN, *changed(3, -3, "(ARG2*)"), END], 5, "expected 'ARG1' to end before 'ARG2' begins in column 12"),
-        ([BEGIN, *changed(3, -3, "*"), END], 4, "expected the end of 'ARG1' in column 12, found the end"),
-        ([BEGIN, *changed(4, -2, "*)"), END], 6, "expected an open argument in column 13"),
-        (
-            [BEGIN, *changed(1, -1, "x"), END],
-            3,
-            "expected mentions such as (7), (7 or 7) in the last column",
-        ),
-        ([BEGIN, *changed(1, -1, "7"), END], 3, "expected mentions such as"),
-        ([BEGIN, *changed(1, -1, "9)"), END], 3, "expected the start of a mention of chain 9 before its end"),
-        ([BEGIN, *changed(2, -1, "-"), END], 2, "expected the end of a mention of chain 4, found the end of the sent"),
+        ([BEGIN, *changed(0, -3, "ARG0"), END], 2, ARGUMENTS),
+        ([BEGIN, *changed(3, -3, "(ARG2*)"), END], 5, ARGUMENTS),
+        ([BEGIN, *changed(3, -3, "*"), END], 4, ARGUMENTS),
+        ([BEGIN, *changed(4, -2, "*)"), END], 6, "found only the end of one"),
+        ([BEGIN, *changed(1, -1, "x"), END], 3, MENTIONS),
+        ([BEGIN, *changed(1, -1, "7"), END], 3, MENTIONS),
+        ([BEGIN, *changed(1, -1, "9)"), END], 3, MENTIONS),
+        ([BEGIN, *changed(2, -1, "-"), END], 2, "found only the start of '4'"),
     ],
 )
 def test_malformed_lines(tmp_path, lines, line, expected):

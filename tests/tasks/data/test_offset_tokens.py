@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 
 from elmo.tokeniser import tokenise
-from tasks.data.offset_tokens import OffsetTokeniser
+from tasks.data.raw_text import tokens_of
 
 INVISIBLE = "\u200b\ufeff\u00ad"
 
 
 def pieces(text):
     """The words of a text and, for each, the characters that it stands for."""
-    tokens = OffsetTokeniser()(text)
+    tokens = tokens_of(text)
     return list(tokens.words), [text[begin:end] for begin, end in zip(tokens.begins, tokens.ends, strict=True)]
 
 
@@ -39,7 +39,7 @@ def test_words_and_their_characters(text, words, raw):
 def test_plain_words_are_those_of_the_bilm():
     text = "Mr. Smith's dog can't have eaten 1,000 bones (or 3.5 pounds) at 3:30 p.m., said the U.S. Army. Why not?"
     bilm = [word for sentence in tokenise(text) for word in sentence]
-    assert list(OffsetTokeniser()(text).words) == bilm
+    assert list(tokens_of(text).words) == bilm
 
 
 def test_a_chunk_longer_than_any_word_loses_nothing():
@@ -56,7 +56,7 @@ def test_random_texts_are_covered_exactly_once():
     for _ in range(1500):
         parts = [draw.choice(words) if draw.random() < 0.3 else draw.choice(signs) for _ in range(draw.randint(0, 40))]
         text = "".join(parts) if draw.random() < 0.5 else " ".join(parts)
-        tokens = OffsetTokeniser()(text)
+        tokens = tokens_of(text)
         places = list(zip(tokens.begins, tokens.ends, strict=True))
         assert all(begin < end for begin, end in places)
         assert all(before[1] <= after[0] for before, after in pairwise(places))
@@ -67,7 +67,7 @@ def test_random_texts_are_covered_exactly_once():
 
 def test_spans_of_tokens_and_characters():
     text = "The Anglo-Saxon king, he died."
-    tokens = OffsetTokeniser()(text)  # The Anglo - Saxon king , he died .
+    tokens = tokens_of(text)  # The Anglo - Saxon king , he died .
     assert tokens.covering(4, 15) == (1, 4)
     assert tokens.aligned(4, 15)
     assert text[slice(*tokens.place(1, 4))] == "Anglo-Saxon"

@@ -4,8 +4,7 @@ import pytest
 
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref, CorefReader
-from tasks.data.offset_tokens import OffsetTokeniser
-from tasks.data.raw_text import fields_of_line, span_fields, tag_columns
+from tasks.data.raw_text import fields_of_line, span_fields, tag_columns, tokens_of
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner import ColumnReader, Ner, NerSettings
 from tasks.snli import EsimSettings, PairReader, Snli
@@ -33,8 +32,8 @@ def test_a_line_has_as_many_texts_as_the_task_reads():
 
 def test_words_keep_their_hyphens_unless_answers_may_end_there():
     text = "The well-made boat, 1990-2000"
-    assert OffsetTokeniser(inner_cuts=False)(text).words == ("The", "well-made", "boat", ",", "1990-2000")
-    assert len(OffsetTokeniser()(text).words) == 9
+    assert tokens_of(text, inner_cuts=False).words == ("The", "well-made", "boat", ",", "1990-2000")
+    assert len(tokens_of(text).words) == 9
 
 
 def test_a_span_has_its_characters_in_raw_text():

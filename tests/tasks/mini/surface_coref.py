@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from tasks.coref.scoring import score_documents
+from tasks.coref.task import score_documents
 
 PRONOUNS = ["i me my myself", "you your yourself", "he him his himself", "she her herself", "it its itself"]
 PRONOUNS += ["we us our ourselves", "they them their themselves"]

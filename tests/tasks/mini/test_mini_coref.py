@@ -6,8 +6,7 @@ from statistics import mean
 import pytest
 
 from tasks.batch import SPLITS
-from tasks.coref.scoring import score_documents
-from tasks.coref.task import CorefExample, read_coref
+from tasks.coref.task import CorefExample, read_coref, score_documents
 from tasks.data.datasets import SHIPPED
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import Text, alike, counts_in_card, equal, patterns, section, variety

@@ -15,7 +15,7 @@ from elmo.common.files import read_json
 from tasks import snli, sst5
 from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED, DataSource
-from tasks.data.offset_tokens import OffsetTokeniser
+from tasks.data.raw_text import tokens_of
 from tasks.data.tag_schemes import iob2
 from tasks.ner import ColumnReader, read_columns
 from tasks.squad.task import answer_scores
@@ -109,10 +109,9 @@ class TestFormat:
 
     @EVERY_SPLIT
     def test_answers_are_at_their_offsets_and_whole_tokens(self, split):
-        tokenise = OffsetTokeniser()
         for article in json.loads(path_of("squad", split).read_text(encoding="utf-8"))["data"]:
             for paragraph in article["paragraphs"]:
-                context, tokens = paragraph["context"], tokenise(paragraph["context"])
+                context, tokens = paragraph["context"], tokens_of(paragraph["context"])
                 for question in paragraph["qas"]:
                     assert question["answers"], question
                     for answer in question["answers"]:

