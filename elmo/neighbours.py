@@ -16,7 +16,7 @@ from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.download.published import VECTORS
-from elmo.embed.lines import InputLine, batches_by_length, read_lines
+from elmo.embed.one_file import InputLine, batches_by_length, read_lines
 from elmo.names import GLOVE_50D, VECTOR_NAMES
 from elmo.word_vectors import open_vectors
 

@@ -6,8 +6,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -17,65 +16,40 @@ from elmo.common.checks import MOST_THREADS
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
-from elmo.embed.on_ray import shards_on_ray
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
-from elmo.embed.shards import ShardsJob, ShardWriter, arithmetic, find_inputs, follow, unfinished, working_in
+from elmo.embed.shards import ShardsJob, find_inputs, unfinished, working_in, write_shards
 from elmo.tokeniser import Tokenise
 
-STANDARD_INPUT = Path("-")
-FILE_SUFFIXES = (".hdf5", ".h5")  # folders are called .parquet, too
 MOST_GPUS = 64  # of a worker
 
 DESCRIPTION = """\
 Embed sentences, one per line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV
-or TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences, as
-`elmo.tokenise` does. A line of several sentences is embedded sentence by sentence, and stays one line in OUT.
+or TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences. A
+line of several sentences is embedded sentence by sentence, and stays one line in OUT.
 
 OUT has all layers of every token, or a single one with --layers last|average; with --pool mean it has one vector per
 line, the mean over its tokens (zeros for an empty line). The ending of OUT selects the format:
-  .hdf5   one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
-          dim), pooled (layers, dim). An empty line has zero tokens. The dataset "sentence_to_index" is a JSON object
-          that maps the words of each line, joined by single spaces, to the number of the first line with these words.
-          Any other ending also selects this format.
-  .parquet  a table with one row per line: source (the name of IN), line, tokens, and vectors (one per token) or,
-          pooled, vector
+  .hdf5     one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
+            dim), pooled (layers, dim). "sentence_to_index" is a JSON object that maps the words of each line, joined by
+            single spaces, to the number of the first line with these words
+  .parquet  a table with a row per line: source (the name of IN), line, tokens, and vectors (one per token) or vector
+
+With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'). Each gives a Parquet file (shard), which appears
+when it is complete: texts/2020/a.txt becomes FOLDER/2020/a.txt.parquet. After an interruption the same command makes
+the missing ones. --engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines
+share IN, FOLDER and --weights (a file, or the name of a shipped biLM). A shard is the same to the last bit with both
+engines, on the same kind of device.
 
 By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
 the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
 a batch continues row i of the batch before.
-
-With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'). Each input gives one Parquet file (shard):
-texts/2020/a.txt becomes FOLDER/2020/a.txt.parquet, with the columns source (2020/a.txt), line, tokens, and vectors or
-vector. A shard appears when it is complete. To continue after an interruption, run the same command again: it skips
-finished shards, after comparing their hashes. FOLDER/_manifest.json has the options and the hashes of weights, inputs
-and shards; a command with different ones is rejected. --engine ray computes shards in parallel on Ray Data, on this
-machine or on a cluster whose machines share IN, FOLDER and --weights (a file, or the name of a shipped biLM). Each
-worker loads the biLM once; if a worker dies, its shard is computed again. A shard is the same to the last bit with both
-engines, on the same kind of device.
-
---store DIR reads layers from a layer store and adds the missing ones. Benchmark runs share them if the precision is the
-same (float16 by default). It cannot be combined with --state carried, whose layers depend on the lines before.
 """
 
 EXAMPLE = """\
 examples: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average
-          echo 'It rained. We stayed in.' | python -m elmo.embed - out.hdf5 --tokenise ptb --pool mean --layers last
           python -m elmo.embed reviews.csv reviews.parquet --column text --tokenise ptb --pool mean
           python -m elmo.embed 'texts/*.txt' --out shards --engine ray --address auto --threads 4
 """
-
-
-@contextmanager
-def _file_of(source: Path) -> Iterator[Path]:
-    """The file to read, which is read twice: standard input becomes a temporary one."""
-    if source != STANDARD_INPUT:
-        yield source
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "standard input"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,7 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
     )
-    parser.add_argument("--store", metavar="DIR", type=Path, help="a layer store to read from and write to")
     parser.add_argument(
         "--device", choices=CHOICES, default="auto", help="default: a GPU if there is one; with Ray, set --gpus"
     )
@@ -126,55 +99,41 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(options: argparse.Namespace, parser: argparse.ArgumentParser) -> EmbedSettings:
-    """The settings of the output; ends the program if they do not go together."""
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Ends the program if the options do not go together."""
+    for name, least, most in (("threads", 1, MOST_THREADS), ("workers", 1, MOST_THREADS), ("gpus", 0, MOST_GPUS)):
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            parser.error(f"--{name} must be from {least} to {most:,}, found {value}")
     if options.batch_size is not None and options.batch_size < 1:
         parser.error(f"--batch-size must be at least 1, found {options.batch_size}")
-    if options.store is not None and options.state == "carried":
-        parser.error("--store holds layers that depend on their sentence alone; it cannot be used with --state carried")
     if options.state == "carried" and (options.tokenise == "ptb" or options.column is not None):
         parser.error("--state carried needs one sentence per line, split into words. Leave out --tokenise and --column")
-    return EmbedSettings(**{field.name: getattr(options, field.name) for field in fields(EmbedSettings)})
-
-
-def _check_engine(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Ends the program if the options of many files do not go together."""
-    for name in ("threads", "workers"):
-        value = getattr(options, name)
-        if value is not None and not 1 <= value <= MOST_THREADS:
-            parser.error(f"--{name} must be from 1 to {MOST_THREADS:,}, found {value}")
-    if options.gpus is not None and not 0 <= options.gpus <= MOST_GPUS:
-        parser.error(f"--gpus must be from 0 to {MOST_GPUS}, found {options.gpus:g}")
-    if options.engine == "local":
-        for name in ("workers", "gpus", "address"):
-            if getattr(options, name) is not None:
-                parser.error(f"--{name} needs --engine ray")
-    elif options.device == "cpu" and options.gpus:
-        parser.error("--gpus cannot be used with --device cpu")
-    elif options.device == "cuda" and options.gpus == 0:
-        parser.error("--device cuda needs --gpus above 0")
-    if options.out is None:
-        if options.engine != "local" or options.threads is not None:
-            parser.error("--engine ray and --threads need --out FOLDER")
-        if len(options.paths) != 2:
-            parser.error(f"expected IN and OUT, or many IN and --out FOLDER, found {len(options.paths)} paths")
-    else:
-        if Path(options.out).suffix in FILE_SUFFIXES:
-            parser.error(f"--out: expected a folder for shards, found {options.out}. Without --out: IN OUT")
-        if options.store is not None:
-            parser.error("--store cannot be used with --out: shards depend on their input alone")
-        if "-" in options.paths:
-            parser.error("standard input cannot be used with --out; write it to a file first")
+    on_ray = options.engine == "ray"
+    if not on_ray and (options.workers, options.gpus, options.address) != (None, None, None):
+        parser.error("--workers, --gpus and --address need --engine ray")
+    if on_ray and options.gpus is not None and options.device == ("cpu" if options.gpus else "cuda"):
+        parser.error(f"--device {options.device} cannot be used with --gpus {options.gpus:g}")
+    if options.out is None and (on_ray or options.threads is not None):
+        parser.error("--engine ray and --threads need --out FOLDER")
+    if options.out is None and len(options.paths) != 2:
+        parser.error(f"expected IN and OUT, or many IN and --out FOLDER, found {len(options.paths)} paths")
+    if options.out is not None and "-" in options.paths:
+        parser.error("standard input cannot be used with --out; write it to a file first")
 
 
 def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
-    in_path, target = map(Path, options.paths)
+    source, target = map(Path, options.paths)
     for file in bilm_files(options.weights, options.options):
         refuse_overwrite("the biLM", file, target)
     bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
     bilm.remember_words()
-    with _file_of(in_path) as source:
-        n_tokens = embed_file(bilm, source, target, settings, options.store)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.paths[0] == "-":  # the source is read twice
+            source = Path(folder) / "standard input"
+            with source.open("wb") as copy:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+        n_tokens = embed_file(bilm, source, target, settings)
     print(f"{target}: {n_tokens:,} tokens")
 
 
@@ -182,7 +141,7 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
     bilm = load_bilm(options.weights, options.options)
     # A driver of Ray need not have the GPUs of its workers.
     gpus = options.gpus if options.gpus is not None else float(options.device == "cuda")
-    device = ("cuda" if gpus else "cpu") if options.engine == "ray" else choose_device(options.device).type
+    on_ray = options.engine == "ray"
     weights, bilm_options = (
         str(Path(path).expanduser().absolute()) if path and Path(path).expanduser().exists() else path
         for path in (options.weights, options.options)
@@ -193,20 +152,14 @@ def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
         options=bilm_options,
         fingerprint=bilm.fingerprint(),
         settings=settings,
-        device=device,
+        device=("cuda" if gpus else "cpu") if on_ray else choose_device(options.device).type,
         threads=options.threads or 1,
-        arithmetic=arithmetic(device),
     )
-    files = find_inputs(options.paths)
+    inputs = find_inputs(options.paths)
     with working_in(job.folder):
-        missing = unfinished(job, files)
-        results = (
-            shards_on_ray(job, missing, options.address, options.workers, gpus)
-            if options.engine == "ray"
-            else (shard for shard in map(ShardWriter(job, bilm), missing))
-        )
-        n_tokens = follow(job, results, missing)
-    before = f", {len(files) - len(missing)} were there" if len(missing) < len(files) else ""
+        missing = unfinished(job, inputs)
+        n_tokens = write_shards(job, missing, bilm, (options.address, options.workers, gpus) if on_ray else None)
+    before = f", {len(inputs) - len(missing)} were there" if len(missing) < len(inputs) else ""
     print(f"{options.out}: {len(missing)} shards written{before}, {n_tokens:,} tokens")
 
 
@@ -214,8 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = _parser()
     options = parser.parse_intermixed_args(arguments)
-    settings = _settings(options, parser)
-    _check_engine(options, parser)
+    _check(options, parser)
+    settings = EmbedSettings(**{field.name: getattr(options, field.name) for field in fields(EmbedSettings)})
     if options.out is None:
         return exit_status("elmo.embed", lambda: _embed_one(options, settings), "interrupted; nothing was written")
     again = "interrupted; the same command writes the missing shards"

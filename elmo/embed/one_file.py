@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +21,41 @@ from torch import Tensor
 
 from elmo.bilm.model import Bilm, CarriedState
 from elmo.common.errors import InputError
-from elmo.common.files import replacing, require_space, sha256_of
-from elmo.common.processes import interrupts_held_back
-from elmo.common.progress import Reporter, progress_bar
-from elmo.embed.lines import batches_by_length, batches_in_order, read_lines
-from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, CachedLayers, require_half_holds
-from elmo.store.shelf import open_shelf
-from elmo.tokeniser import Tokenise
+from elmo.common.files import replacing, require_space, sha256_of, utf8_lines
+from elmo.common.progress import progress_bar
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, require_half_holds
+from elmo.tables import table_rows
+from elmo.tokeniser import Tokenise, Tokeniser
 
 PARQUET = ".parquet"
-DROPPED = (".npy", ".arrow")  # formats of earlier versions
+HDF5 = (".hdf5", ".h5")
 # A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
 # memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
 BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
-# Parquet has the lines in order, and the layers of a window wait in memory: 2.5 GB here for the original biLM and 25
-# tokens a line, 20 GB for 64 batches of a GPU.
-LINES_THAT_WAIT = 8192
-LINES_IN_A_BATCH = 1024  # of a Parquet file
+# Sentences are sorted by length within windows of this many batches: with similar lengths, LSTM steps are full. The
+# layers of a window wait in memory: on a GPU 2.5 GB for the original biLM and 25 tokens a line.
+BATCHES_IN_A_WINDOW = 8
 # HDF5's overhead: measured, about 365 bytes a line and some kilobytes a file. The sentence index is JSON, which needs
 # at most six characters for a byte of text. Parquet needs less.
 BYTES_A_LINE, BYTES_A_FILE, BYTES_A_BYTE_OF_TEXT = 600, 100_000, 6
-MORE_SPACE = "free some space, or use another disk, --precision float16 or --layers last"
 
 Values = npt.NDArray[Any]  # (layers, tokens, dim)
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """An input line: its number, counted from 0, and its sentences in words, which the biLM reads one by one."""
+
+    number: int
+    sentences: list[list[str]]
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words of all sentences."""
+        return list(chain.from_iterable(self.sentences))
+
+
+Write = Callable[[Sequence[InputLine], Sequence[Values]], None]  # adds the next lines and what is written of each
 
 
 @dataclass(frozen=True)
@@ -55,120 +70,100 @@ class EmbedSettings:
     column: str | None = None
     batch_size: int | None = None
 
-    @property
-    def carried(self) -> bool:
-        """Whether the state of the LSTMs is carried from batch to batch."""
-        return self.state == "carried"
-
-    @property
-    def pooled(self) -> bool:
-        """Whether a line has one vector."""
-        return self.pool == "mean"
-
     def of_line(self, layers: Values) -> Values:
         """What is written of a line's layers: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
-        if self.pooled:  # zero without tokens
+        if self.pool == "mean":  # zero without tokens
             layers = layers.sum(axis=1, keepdims=True) / np.float32(max(layers.shape[1], 1))
         return layers.astype(self.precision, copy=False)
 
 
-class HdfOutput:
-    """One dataset per line, and an index of lines by their words. Pooled lines have no axis of tokens."""
+def read_lines(path: Path, tokenise: Tokenise = "whitespace", column: str | None = None) -> Iterator[InputLine]:
+    """The lines of a UTF-8 text file, or a column of a table, in words; empty lines are kept.
 
-    def __init__(self, partial: Path, target: Path, needed: int, pooled: bool) -> None:
-        try:
-            with interrupts_held_back():
-                h5py.File(partial, "w").close()
-                _reserve(partial, target, needed)
-                self._file = h5py.File(partial, "r+")
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise InputError(f"{target}: cannot write there: {reason}") from error
-        self._pooled = pooled
-        self._first_line: dict[str, int] = {}
-
-    def add(self, number: int, words: Sequence[str], values: Values) -> None:
-        """Adds the layers of a line, numbered from 0."""
-        self._file.create_dataset(str(number), data=values[:, 0] if self._pooled else values)
-        text = " ".join(words)
-        self._first_line[text] = min(number, self._first_line.get(text, number))
-
-    def close(self, complete: bool) -> None:
-        """Closes the file; `complete` is false if an error ended it before."""
-        with interrupts_held_back():
-            if complete:
-                index = self._file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
-                index[0] = json.dumps({text: str(number) for text, number in self._first_line.items()})
-            self._file.close()  # releases the space that was not used
+    Args:
+        path: the file.
+        tokenise: ptb also splits lines into sentences. Otherwise a line is one, perhaps empty: with a carried state, an
+            empty line has a row, too.
+        column: of a table.
+    """
+    split = Tokeniser(tokenise).paragraph if tokenise == "ptb" else lambda line: [line.split()]
+    texts = utf8_lines(path) if column is None else (text for _, (text,) in table_rows(path, [column]))
+    try:
+        for number, text in enumerate(texts):
+            yield InputLine(number, [sentence for line in text.split("\n") for sentence in split(line)])
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
 
 
-class ParquetOutput:
-    """A row per line: `source`, `line`, `tokens`, and `vector` if pooled, else `vectors`, one per token.
+def batches_by_length(
+    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE
+) -> Iterator[list[InputLine]]:
+    """Batches of similar lengths, of at most `size` lines and `most_tokens` padded tokens (or one long line)."""
+    batch: list[InputLine] = []
+    for line in sorted(lines, key=lambda line: len(line.words)):
+        tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
+        if batch and (len(batch) == size or tokens > most_tokens):
+            yield batch
+            batch = []
+        batch.append(line)
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _hdf5_writer(path: Path, pooled: bool, needed: int) -> Iterator[Write]:
+    """Writes one dataset per line, and an index of lines by their words. Pooled lines have no axis of tokens."""
+    first_line: dict[str, str] = {}
+    h5py.File(path, "w").close()
+    with path.open("r+b") as reserved:  # HDF5 crashes the process if a write fails; it releases what it did not need
+        os.posix_fallocate(reserved.fileno(), 0, needed)
+    with h5py.File(path, "r+") as file:
+
+        def write(lines: Sequence[InputLine], values: Sequence[Values]) -> None:
+            for line, value in zip(lines, values, strict=True):
+                file.create_dataset(str(line.number), data=value[:, 0] if pooled else value)
+                first_line.setdefault(" ".join(line.words), str(line.number))
+
+        yield write
+        index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
+        index[0] = json.dumps(first_line)
+
+
+@contextmanager
+def _parquet_writer(
+    path: Path, layers: int, dim: int, settings: EmbedSettings, source: str, metadata: Mapping[str, str]
+) -> Iterator[Write]:
+    """Writes a row per line: `source`, `line`, `tokens`, and `vector` if pooled, else `vectors`, one per token.
 
     A vector has dim values, or, with several layers, one such list for each layer. Rows of many such files can be
     distinguished by the name of their source.
     """
+    import pyarrow as pa
+    import pyarrow.parquet
 
-    def __init__(self, partial: Path, layers: int, dim: int, settings: EmbedSettings, source: str) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet
+    pooled, sizes = settings.pool == "mean", [dim, layers] if layers > 1 else [dim]
+    vector = pa.from_numpy_dtype(np.dtype(settings.precision))
+    for size in sizes:
+        vector = pa.list_(vector, size)
+    fields = {"source": pa.string(), "line": pa.int64(), "tokens": pa.list_(pa.string())}
+    fields |= {"vector": vector} if pooled else {"vectors": pa.list_(vector)}
+    schema = pa.schema(fields, metadata=metadata)
 
-        self._pa, self._pooled, self._source = pa, settings.pooled, source
-        self._sizes = [dim, layers] if layers > 1 else [dim]
-        vector = pa.from_numpy_dtype(np.dtype(settings.precision))
-        for size in self._sizes:
-            vector = pa.list_(vector, size)
-        vectors = pa.field("vector", vector) if settings.pooled else pa.field("vectors", pa.list_(vector))
-        fields = {"source": pa.string(), "line": pa.int64(), "tokens": pa.list_(pa.string())}
-        self._schema = pa.schema([*fields.items(), vectors])
-        # Dictionaries are for texts that repeat; vectors do not.
-        repeated = ["source", "tokens.list.element"]
-        self._writer = pa.parquet.ParquetWriter(str(partial), self._schema, use_dictionary=repeated)
-        self._waiting: dict[int, tuple[Sequence[str], Values]] = {}
-        self._written = 0
-
-    def add(self, number: int, words: Sequence[str], values: Values) -> None:
-        """Adds the layers of a line, numbered from 0; they wait for the lines before them."""
-        self._waiting[number] = words, values
-        if len(self._waiting) >= LINES_IN_A_BATCH:
-            self._write(LINES_IN_A_BATCH)
-
-    def close(self, complete: bool) -> None:
-        """Closes the file; `complete` is false if an error ended it before."""
-        if complete:
-            self._write(1)
-        self._writer.close()
-
-    def _write(self, least: int) -> None:
-        """Writes the lines that follow those written, if there are at least so many."""
-        past = self._written
-        while past in self._waiting:
-            past += 1
-        if past - self._written < least:
-            return
-        numbers, pa = range(self._written, past), self._pa
-        words, values = zip(*(self._waiting.pop(number) for number in numbers), strict=True)
+    def write(lines: Sequence[InputLine], values: Sequence[Values]) -> None:
         vectors = pa.array(np.concatenate([value.swapaxes(0, 1).reshape(-1) for value in values]))
-        for size in self._sizes:
+        for size in sizes:
             vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
-        if not self._pooled:
+        if not pooled:
             ends = np.cumsum([0, *(value.shape[1] for value in values)], dtype=np.int32)
             vectors = pa.ListArray.from_arrays(pa.array(ends), vectors)
-        tokens = pa.array(map(list, words), pa.list_(pa.string()))
-        columns = [pa.array([self._source] * len(numbers)), pa.array(numbers, pa.int64()), tokens, vectors]
-        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
-        self._written = past
+        numbers = pa.array([line.number for line in lines], pa.int64())
+        tokens = pa.array([line.words for line in lines], pa.list_(pa.string()))
+        columns = [pa.array([source] * len(lines)), numbers, tokens, vectors]
+        writer.write_batch(pa.record_batch(columns, schema=schema))
 
-
-def _reserve(partial: Path, target: Path, needed: int) -> None:
-    """Reserves disk space: HDF5 crashes the process if a write fails."""
-    try:
-        with partial.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, needed)
-    except OSError as error:
-        raise InputError(
-            f"{target}: cannot reserve {needed / 1e6:,.1f} MB there: {error.strerror}; {MORE_SPACE}"
-        ) from error
+    # Dictionaries are for texts that repeat; vectors do not.
+    with pa.parquet.ParquetWriter(str(path), schema, use_dictionary=["source", "tokens.list.element"]) as writer:
+        yield write
 
 
 def selected(layers: Tensor, choice: str) -> Tensor:
@@ -183,9 +178,8 @@ def embed_file(
     source: Path,
     target: Path,
     settings: EmbedSettings,
-    store: Path | None = None,
     name: str | None = None,
-    sha256: str | None = None,
+    metadata: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> int:
     """Writes the layers of every line of `source` to `target`, which appears only when it is complete.
@@ -195,11 +189,10 @@ def embed_file(
     Args:
         bilm: computes the layers, on its device.
         source: a text or a table.
-        target: .parquet, otherwise HDF5.
+        target: .parquet, .hdf5 or .h5.
         settings: without a batch size, the default for the device is used (carried states: always 64).
-        store: a layer store: layers that it has are read from it and the others are added, in the same precision.
         name: of the source in a Parquet file; its file name by default.
-        sha256: of the source, if it is known; what is there now counts by default.
+        metadata: of a Parquet file.
         quiet: show no progress bar.
 
     Returns:
@@ -208,73 +201,48 @@ def embed_file(
     Raises:
         InputError: a line cannot be used, or the source has changed while it was read; it is read twice.
     """
-    _check(source, target)
+    if source.exists() and not source.is_file() and not source.is_dir():
+        raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
+    if target.is_dir() or target.suffix not in (PARQUET, *HDF5):
+        raise InputError(f"{target}: expected the name of a file that ends in {', '.join(HDF5)} or {PARQUET}")
+    refuse_overwrite("the sentences", source, target)
     # Reports wrong lines before any work.
     lengths = [len(line.words) for line in read_lines(source, settings.tokenise, settings.column)]
-    sha256 = sha256 or sha256_of(source)
-    in_order, on_cpu = target.suffix == PARQUET, bilm.device.type == "cpu"
+    sha256 = sha256_of(source)
+    on_cpu, carried, pooled = bilm.device.type == "cpu", settings.state == "carried", settings.pool == "mean"
     kept = bilm.n_layers if settings.layers == "all" else 1
-    vectors = len(lengths) if settings.pooled else sum(lengths)
-    needed = vectors * kept * bilm.dim * np.dtype(settings.precision).itemsize
+    needed = (len(lengths) if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(settings.precision).itemsize
     needed += len(lengths) * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
     if target.parent.is_dir():
-        require_space(target.parent, needed, target.name, MORE_SPACE)
+        remedy = "free some space, or use another disk, --precision float16 or --layers last"
+        require_space(target.parent, needed, target.name, remedy)
     lines = read_lines(source, settings.tokenise, settings.column)
-    size = settings.batch_size or (BATCH_SIZE if on_cpu or settings.carried else BATCH_SIZE_ON_A_GPU)
+    size = settings.batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
-    window = LINES_THAT_WAIT if in_order else None
-    batches = batches_in_order(lines, size) if settings.carried else batches_by_length(lines, size, most_tokens, window)
-    state, stored = CarriedState() if settings.carried else None, None
-    if store is not None:
-        shelf = open_shelf(store, bilm.fingerprint(), bilm.widths, settings.precision)
-        stored = CachedLayers(bilm, shelf, settings.precision, memory_gb=0).to(bilm.device)
-    reporter = Reporter("elmo.embed:", brief=True, bars=False)  # warnings of the store only
-    n_tokens = 0
+    state = CarriedState() if carried else None
     with (
         replacing(target) as partial,
         progress_bar(Console(stderr=True, quiet=quiet), MofNCompleteColumn(), TextColumn("lines")) as progress,
+        _parquet_writer(partial, kept, bilm.dim, settings, name or source.name, metadata or {})
+        if target.suffix == PARQUET
+        else _hdf5_writer(partial, pooled, needed) as write,
     ):
-        output = (
-            ParquetOutput(partial, kept, bilm.dim, settings, name or source.name)
-            if in_order
-            else HdfOutput(partial, target, needed, settings.pooled)
-        )
-        complete = False
         task = progress.add_task("embedding", total=len(lengths))
-        try:
-            for batch in batches:
-                sentences = [sentence for line in batch for sentence in line.sentences]
-                if stored is not None:
-                    stored.prepare(sentences, reporter)
-                computed = bilm.token_layers(sentences, state) if stored is None else stored.token_layers(sentences)
+        while window := list(islice(lines, size if carried else size * BATCHES_IN_A_WINDOW)):
+            values: dict[int, Values] = {}
+            for batch in [window] if carried else batches_by_length(window, size, most_tokens):
+                computed = bilm.token_layers([sentence for line in batch for sentence in line.sentences], state)
                 exact = selected(computed, settings.layers).cpu().numpy()
                 if settings.precision == "float16":
                     require_half_holds(float(np.abs(exact).max(initial=0)))
                 ends = np.cumsum([len(line.words) for line in batch])
-                with interrupts_held_back():
-                    for line, values in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
-                        output.add(line.number, line.words, settings.of_line(values))
-                n_tokens += int(ends[-1])
+                for line, layers in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
+                    values[line.number] = settings.of_line(layers)
                 progress.advance(task, len(batch))
-            if sha256_of(source) != sha256:
-                raise InputError(
-                    f"{source}: has changed while it was read, so nothing was written. Run the command again"
-                )
-            complete = True
-        finally:
-            output.close(complete)
-    return n_tokens
-
-
-def _check(source: Path, target: Path) -> None:
-    """Rejects paths that would fail late or overwrite something."""
-    if source.exists() and not source.is_file() and not source.is_dir():
-        raise InputError(f"{source}: expected a file, since it is read twice; write the sentences to one first")
-    if target.is_dir():
-        raise InputError(f"{target}: cannot write there: it is a folder; name a file in it")
-    if target.suffix in DROPPED:
-        raise InputError(f"{target}: expected a name that ends in .hdf5 or {PARQUET}, found {target.suffix}")
-    refuse_overwrite("the sentences", source, target)
+            write(window, [values[line.number] for line in window])
+        if sha256_of(source) != sha256:
+            raise InputError(f"{source}: has changed while it was read, so nothing was written. Run the command again")
+    return sum(lengths)
 
 
 def refuse_overwrite(what: str, file: Path, target: Path) -> None:

@@ -1,10 +1,14 @@
-"""Folders of Parquet shards: one for each input file, each computed alone, so that both engines give the same bits."""
+"""Folders of Parquet shards: one for each input file, computed alone, so that with and without Ray it has equal bits.
+
+A shard appears when it is complete, and its metadata says of what it was made and how.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
-import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -13,28 +17,25 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
-from elmo.bilm.fast import compiled
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device
-from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded, left_partials, read_own_json, sha256_of, write_json
+from elmo.common.errors import InputError
+from elmo.common.files import expanded, left_partials, sha256_of
 from elmo.common.processes import alone
 from elmo.common.progress import Meter
 from elmo.common.threads import torch_threads
 from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
 
-FORMAT = 1  # of the manifest; raise it when shards of equal settings change
-# Readers of Parquet folders skip names that begin with one of these.
-SKIPPED = ("_", ".")
-MANIFEST, LOCK = "_manifest.json", "_lock"
-SHARD = "shard"  # of an input in the manifest: the sha256 of its shard
-NOTED_EVERY_S = 5.0  # a manifest of many shards takes long to write
+FORMAT = 2  # raise it when shards of equal settings change
+SKIPPED = ("_", ".")  # readers of Parquet folders skip names that begin with one of these
+LOCK, METADATA = "_lock", "elmo"
 MOST_FAILURES_SHOWN = 10
 MOST_DEATHS = 3  # of workers at one shard; Ray would try forever
+
+Row = dict[str, Any]  # as Ray Data passes it
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ class ShardsJob:
         fingerprint: of the biLM.
         device: cpu or cuda.
         threads: of torch, since a product in more threads may add up in another order.
-        arithmetic: see `arithmetic`.
     """
 
     folder: Path
@@ -58,51 +58,19 @@ class ShardsJob:
     settings: EmbedSettings
     device: str
     threads: int
-    arithmetic: str
 
-    def identity(self) -> dict[str, Any]:
-        """What decides the bits of a shard, next to its input; by the names of the options."""
-        return {
-            "format": FORMAT,
-            "weights": self.fingerprint,
-            **asdict(self.settings),
-            "device": self.device,
-            "threads": self.threads,
-            "arithmetic": self.arithmetic,
-        }
+    def shard(self, name: str) -> Path:
+        """The shard of the input of this name."""
+        return self.folder / f"{name}{PARQUET}"
 
-
-@dataclass(frozen=True)
-class InputFile:
-    """A file to embed.
-
-    Attributes:
-        name: of its shard without .parquet, and in the column `source`.
-        path: absolute.
-        sha256: of its content.
-    """
-
-    name: str
-    path: Path
-    sha256: str
-
-    def shard(self, folder: Path) -> Path:
-        """The file of its shard."""
-        return folder / f"{self.name}{PARQUET}"
-
-
-@dataclass(frozen=True)
-class ShardResult:
-    """What became of a shard: its tokens and its hash, or the reason why there is none."""
-
-    name: str
-    tokens: int
-    sha256: str = ""
-    failure: str | None = None
+    def made_from(self, path: Path) -> dict[str, Any]:
+        """What decides the bits of the shard of a file; by the names of the options."""
+        here = {"format": FORMAT, "weights": self.fingerprint, "device": self.device, "threads": self.threads}
+        return here | asdict(self.settings) | {"sha256 of the input": sha256_of(path)}
 
 
 class ShardWriter:
-    """Writes shards, one for each call, and loads the biLM once. Both engines use it.
+    """Writes shards, one for each call, and loads the biLM once; with Ray Data an actor.
 
     Args:
         job: the options.
@@ -113,35 +81,33 @@ class ShardWriter:
         self._job = job
         self._loaded = bilm
 
-    def __call__(self, file: InputFile) -> ShardResult:
-        """Writes the shard of a file; input that cannot be used does not stop the others."""
-        try:
-            return ShardResult(file.name, self._write(file), sha256_of(file.shard(self._job.folder)))
-        except InputError as error:
-            return ShardResult(file.name, 0, failure=str(error))
-        except OSError as error:  # such as a disk that this machine does not share
-            return ShardResult(file.name, 0, failure=f"{error} (on {socket.gethostname()})")
+    def __call__(self, row: Row) -> Row:
+        """Writes the shard of an input; one that cannot be used does not stop the others.
 
-    def _write(self, file: InputFile) -> int:
-        job, here = self._job, socket.gethostname()
-        if not (job.folder / MANIFEST).is_file():
-            raise InputError(f"{job.folder}: no {MANIFEST} there on {here}. All machines must share this folder")
-        found = sha256_of(file.path)
-        if found != file.sha256:
-            raise InputError(
-                f"{file.path}: expected the sha256 {file.sha256[:12]}... of the start of this command, found "
-                f"{found[:12]}... on {here}. The file has changed, or this machine has another one; run the command "
-                "again"
-            )
-        shard = file.shard(job.folder)
+        Args:
+            row: its name and path.
+
+        Returns:
+            Its name, the number of tokens, and why it failed, or an empty text.
+        """
+        tokens, failure = 0, ""
+        try:
+            tokens = self._write(row["name"], Path(row["path"]))
+        except (InputError, OSError) as error:  # OSError: such as a disk that this machine does not share
+            failure = f"{error} (on {socket.gethostname()})"
+        return {"name": row["name"], "tokens": tokens, "failure": failure}
+
+    def _write(self, name: str, path: Path) -> int:
+        job, shard = self._job, self._job.shard(name)
         deaths = len(left_partials(shard.parent, escape(shard.name)))
         if deaths >= MOST_DEATHS:
             raise InputError(
-                f"{file.path}: {deaths} workers died while they embedded it, perhaps because memory ran out; see Ray's "
+                f"{path}: {deaths} workers died while they embedded it, perhaps because memory ran out; see Ray's "
                 "logs. Split the file, or name another folder and a smaller --batch-size"
             )
+        metadata = {METADATA: json.dumps(job.made_from(path))}
         with torch_threads(job.threads):
-            return embed_file(self._bilm, file.path, shard, job.settings, name=file.name, sha256=found, quiet=True)
+            return embed_file(self._bilm, path, shard, job.settings, name, metadata, quiet=True)
 
     @cached_property
     def _bilm(self) -> Bilm:
@@ -149,27 +115,15 @@ class ShardWriter:
         bilm = self._loaded or load_bilm(job.weights, job.options)
         if bilm.fingerprint() != job.fingerprint:
             raise InputError(
-                f"{job.weights}: other weights on {socket.gethostname()} than where the command runs. Copy them there, "
-                "or name a file on a disk that all machines share"
-            )
-        here = arithmetic(job.device)
-        if here != job.arithmetic:
-            raise InputError(
-                f"{socket.gethostname()}: computes with {here}, the command with {job.arithmetic}, which would change "
-                "the last bits. Install the same torch and a C compiler, or set ELMO_KERNEL=0 on all machines"
+                f"{job.weights}: other weights than where the command runs. Copy them there, or name a file on a disk "
+                "that all machines share"
             )
         bilm.remember_words()  # for all shards
         return bilm.to(choose_device(job.device))
 
 
-def arithmetic(device: str) -> str:
-    """What decides the last bits of layers, next to the kind of device: the version of torch, and C on a CPU."""
-    kernels = "" if device == "cuda" else " and compiled C" if compiled() is not None else " alone"
-    return f"torch {torch.__version__}{kernels}"
-
-
-def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
-    """The files that paths and patterns name, in the order of their names.
+def find_inputs(patterns: Sequence[str]) -> dict[str, Path]:
+    """The absolute paths of the files that paths and patterns name, by their names in the output, in that order.
 
     A file keeps its own name; one that a pattern finds keeps the folders that the pattern leaves open, such as
     "2020/a.txt" of "texts/*/*.txt".
@@ -177,12 +131,12 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     Raises:
         InputError: no file, a folder, two files of one name, or a name that readers of Parquet folders would skip.
     """
-    found: dict[str, Path] = {}
+    inputs: dict[str, Path] = {}
     for pattern in patterns:
         for name, path in _named(expanded(pattern, "IN")):
-            if found.setdefault(name, path) != path:
+            if inputs.setdefault(name, path) != path:
                 raise InputError(
-                    f"{path}: another input, {found[name]}, has the name {name!r}, too. Give both as one pattern in "
+                    f"{path}: another input, {inputs[name]}, has the name {name!r}, too. Give both as one pattern in "
                     "quotes, such as 'texts/*/*.txt', and their folders become parts of their names"
                 )
             if any(part.startswith(SKIPPED) for part in Path(name).parts):
@@ -190,82 +144,49 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
                     f"{path}: programs that read Parquet folders skip names that begin with _ or a full stop, such as "
                     f"{name!r}. Rename the file"
                 )
-    return [InputFile(name, path, sha256_of(path)) for name, path in sorted(found.items())]
+    return dict(sorted(inputs.items()))
 
 
 def _named(pattern: Path) -> list[tuple[str, Path]]:
     """Names and absolute paths of the files that a path or pattern means."""
     if pattern.is_file():
         return [(pattern.name, pattern.absolute())]
-    if pattern.is_dir():
-        raise InputError(f"{pattern}: expected a file, found a folder. Name its files: '{pattern}/*.txt'")
     fixed = list(takewhile(lambda part: not any(mark in part for mark in "*?["), pattern.parts))
-    if len(fixed) == len(pattern.parts):
-        raise InputError(f"{pattern}: no such file. Check the path")
     start = Path(*fixed).absolute()
-    files = [path for path in start.glob(str(Path(*pattern.parts[len(fixed) :]))) if path.is_file()]
+    rest = pattern.parts[len(fixed) :]
+    files = [path for path in start.glob(str(Path(*rest))) if path.is_file()] if rest else []
     if not files:
-        raise InputError(f"{pattern}: expected at least one file that fits this pattern, found none")
+        raise InputError(f"{pattern}: expected a file, or a pattern that fits files, such as 'texts/*.txt'; found none")
     return [(path.relative_to(start).as_posix(), path) for path in files]
 
 
-def unfinished(job: ShardsJob, files: Iterable[InputFile]) -> list[InputFile]:
-    """The files whose shards are missing; writes the manifest of the folder's content.
-
-    A shard whose hash is not in the manifest is missing, too: the command was killed before it could note it.
-
-    Call it under `working_in`.
+def unfinished(job: ShardsJob, inputs: Mapping[str, Path]) -> dict[str, Path]:
+    """The inputs whose shards are missing.
 
     Raises:
-        InputError: the folder was made with other weights or options, or from another content of a file, or a shard is
-            not what was written.
+        InputError: a shard was made with other weights or options, from another content, or by another program.
     """
-    inputs: dict[str, dict[str, str]] = {}
-    if (job.folder / MANIFEST).exists():
-        inputs = _inputs(job)
-    elif any(job.folder.rglob(f"*{PARQUET}")):
-        raise InputError(f"{job.folder}: Parquet files, but no {MANIFEST} with their options. Name another folder")
-    missing = []
-    for file in files:
-        shard, before = file.shard(job.folder), inputs.get(file.name, {})
-        entry = {"path": str(file.path), "sha256": file.sha256}
-        if shard.exists() and before.get("sha256") != file.sha256:
+    from pyarrow.parquet import read_schema
+
+    missing = {}
+    for name, path in inputs.items():
+        shard = job.shard(name)
+        if not shard.exists():
+            missing[name] = path
+            continue
+        try:
+            there = dict(json.loads(read_schema(shard).metadata[METADATA.encode()]))
+        except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: it has no metadata
+            raise InputError(f"{shard}: expected a shard of this command, found another file. Delete it") from error
+        here = job.made_from(path)
+        if there != here:
+            changes = [f"{key.replace('_', '-')} {there.get(key)!s:.80} there, {here[key]} now" for key in here]
+            differ = "; ".join(change for change, key in zip(changes, here, strict=True) if there.get(key) != here[key])
             raise InputError(
-                f"{file.path}: its content has changed since {shard} was made. Delete that shard to make it again, or "
+                f"{shard}: was made in another way: {differ}. Give the same options, delete it to make it again, or "
                 "name another folder"
             )
-        if shard.exists() and SHARD in before:
-            if sha256_of(shard) != before[SHARD]:
-                raise InputError(f"{shard}: has changed since it was written. Delete it to make it again")
-            entry[SHARD] = before[SHARD]
-        else:
-            shard.parent.mkdir(parents=True, exist_ok=True)
-            missing.append(file)
-        inputs[file.name] = entry
-    write_json(job.folder / MANIFEST, {**job.identity(), "inputs": dict(sorted(inputs.items()))})
     return missing
-
-
-def _inputs(job: ShardsJob) -> dict[str, dict[str, str]]:
-    """The inputs in the manifest: of each its path and sha256, and the sha256 of its shard, if that is finished."""
-    manifest = read_own_json(job.folder / MANIFEST)
-    differ = [
-        f"{name.replace('_', '-')} {manifest.get(name)!s:.80} there, {value} now"
-        for name, value in job.identity().items()
-        if manifest.get(name) != value
-    ]
-    if differ:
-        raise InputError(
-            f"{job.folder / MANIFEST}: its shards were made in another way: {'; '.join(differ)}. Give the same "
-            "options, or name another folder"
-        )
-    inputs = manifest.get("inputs")
-    if not isinstance(inputs, dict) or not all(isinstance(entry, dict) for entry in inputs.values()):
-        raise InputError(
-            f"{job.folder / MANIFEST}: expected its inputs with their hashes, found {excerpt(inputs)}. Delete the "
-            "folder, or name another"
-        )
-    return inputs
 
 
 @contextmanager
@@ -286,35 +207,100 @@ def working_in(folder: Path) -> Iterator[None]:
             tidy()
 
 
-def follow(job: ShardsJob, results: Generator[ShardResult, None, None], files: Sequence[InputFile]) -> int:
-    """Shows shards as they come and writes their hashes to the manifest; returns the number of tokens.
+def write_shards(
+    job: ShardsJob, inputs: Mapping[str, Path], bilm: Bilm, ray: tuple[str | None, int | None, float] | None
+) -> int:
+    """Writes the shards of these inputs and shows how far it is; returns the number of tokens.
+
+    Args:
+        job: the options.
+        inputs: the files by their names.
+        bilm: the biLM of the job.
+        ray: None computes in this process; otherwise the last arguments of `shards_on_ray`.
 
     Raises:
         InputError: shards failed; the others are written.
     """
-    path = job.folder / MANIFEST
-    manifest, last = read_own_json(path), time.monotonic()
-    sizes = {file.name: file.path.stat().st_size for file in files}
+    for name in inputs:
+        job.shard(name).parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"name": name, "path": str(path)} for name, path in inputs.items()]
+    sizes = {name: path.stat().st_size for name, path in inputs.items()}
+    if ray is None or not rows:
+        results = (row for row in map(ShardWriter(job, bilm), rows))
+    else:
+        rows.sort(key=lambda row: -sizes[row["name"]])  # no long one at the end, on one worker
+        results = shards_on_ray(job, rows, *ray)
     tokens, failures = 0, []
-    try:
-        with closing(results), Meter(Console(stderr=True), "elmo.embed", sum(sizes.values())) as meter:
-            for result in results:
-                tokens += result.tokens
-                if result.failure is None:
-                    manifest["inputs"][result.name][SHARD] = result.sha256
-                else:
-                    failures.append(result.failure)
-                if time.monotonic() - last > NOTED_EVERY_S:
-                    write_json(path, manifest)
-                    last = time.monotonic()
-                meter.advance(sizes[result.name], result.tokens)
-    finally:
-        write_json(path, manifest)
+    with closing(results), Meter(Console(stderr=True), "elmo.embed", sum(sizes.values())) as meter:
+        for result in results:
+            tokens += result["tokens"]
+            if result["failure"]:
+                failures.append(f"\n  {result['failure']}")
+            meter.advance(sizes[result["name"]], result["tokens"])
     if failures:
-        shown = [*failures[:MOST_FAILURES_SHOWN], *(["..."] if len(failures) > MOST_FAILURES_SHOWN else [])]
-        reasons = "".join(f"\n  {reason}" for reason in shown)
+        shown = "".join(failures[:MOST_FAILURES_SHOWN]) + "\n  ..." * (len(failures) > MOST_FAILURES_SHOWN)
         raise InputError(
-            f"{len(failures)} of {len(files)} shards failed; the others are written, and the same command makes the "
-            f"missing ones:{reasons}"
+            f"{len(failures)} of {len(rows)} shards failed; the others are written, and the same command makes the "
+            f"missing ones:{shown}"
         )
     return tokens
+
+
+def shards_on_ray(
+    job: ShardsJob, rows: Sequence[Row], address: str | None, workers: int | None, gpus: float
+) -> Generator[Row, None, None]:
+    """Writes shards on Ray Data, in workers that load the biLM once each, and yields results as they come.
+
+    Args:
+        job: the options.
+        rows: name and path of each input.
+        address: of a cluster; None is $RAY_ADDRESS, or a Ray on this machine for this command.
+        workers: their number; None is as many as the cluster has room for.
+        gpus: of each worker; may be a fraction.
+
+    Raises:
+        InputError: Ray is not installed, cannot be reached, or has no room for a worker.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise InputError(
+            f"--engine ray: {error}. Ray needs an environment of its own: "
+            "pip install -c constraints-ray.txt -e '.[glove,ray]'"
+        ) from error
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # warns that there is no bar of its own
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(f"--address: Ray cannot be started or joined: {error}") from error
+    try:
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        size = min(workers or room_for_workers(ray.cluster_resources(), job.threads, gpus), len(rows))
+        # A block for each file: a worker that dies loses the one it works on, and Ray Data has it computed again.
+        yield from (
+            ray.data.from_items(list(rows), override_num_blocks=len(rows))
+            .map(
+                ShardWriter,
+                fn_constructor_args=[job],
+                num_cpus=job.threads,
+                num_gpus=gpus,
+                compute=ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1),  # none waits
+            )
+            .iter_rows()
+        )
+    finally:
+        ray.shutdown()
+
+
+def room_for_workers(resources: Mapping[str, float], cpus: int, gpus: float) -> int:
+    """How many workers fit into the cluster; at least one, or an InputError."""
+    there = {kind: resources.get(kind, 0) for kind in ("CPU", "GPU")}
+    room = min(int(there[kind] // need) for kind, need in (("CPU", cpus), ("GPU", gpus)) if need)
+    if room < 1:
+        raise InputError(
+            f"--engine ray: a worker needs {cpus} CPUs and {gpus:g} GPUs, the cluster has {there['CPU']:g} and "
+            f"{there['GPU']:g}. Lower --threads or --gpus; --workers N waits for machines that join later"
+        )
+    return room

@@ -23,7 +23,7 @@ from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import write_json
-from elmo.embed.lines import InputLine, read_lines
+from elmo.embed.one_file import InputLine, read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource

@@ -8,13 +8,13 @@ import signal
 import sys
 from pathlib import Path
 
-from elmo.embed import on_ray
+from elmo.embed import shards
 from elmo.embed.__main__ import main
 
 MARKS, DEATHS = Path(sys.argv[1]), int(sys.argv[2])
 
 
-class DyingWorker(on_ray.RayWorker):
+class DyingWorker(shards.ShardWriter):
     """Ray sends this class to its workers with the module's values, since its module is __main__."""
 
     def __call__(self, row):
@@ -30,5 +30,5 @@ class DyingWorker(on_ray.RayWorker):
 
 
 if __name__ == "__main__":
-    on_ray.RayWorker = DyingWorker
+    shards.ShardWriter = DyingWorker
     sys.exit(main(sys.argv[3:]))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from elmo import SIZES, random_bilm, save_bilm
-from elmo.embed.lines import read_lines
+from elmo.embed.one_file import read_lines
 from elmo.neighbours import main, nearest, static_vectors, uses_of
 
 ENGLISH = """we play football

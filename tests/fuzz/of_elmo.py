@@ -1,7 +1,6 @@
 """Readers of elmo/: weights, word vectors, token stores, shards, downloads and the layer store."""
 
 import gzip
-import json
 import lzma
 import os
 import re
@@ -9,7 +8,6 @@ import sys
 import zipfile
 from contextlib import suppress
 from functools import cache, partial
-from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
@@ -24,9 +22,8 @@ from elmo.common.progress import Meter
 from elmo.download import folder as downloads
 from elmo.download.folder import TransferError, _unpack, _usable, _write_note
 from elmo.download.published import PublishedFile, PublishedVectors
-from elmo.embed.lines import read_lines
-from elmo.embed.one_file import EmbedSettings
-from elmo.embed.shards import MANIFEST, InputFile, ShardsJob, follow, unfinished
+from elmo.embed.one_file import EmbedSettings, read_lines
+from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
 from elmo.pretrain.corpus.shards import Shard, make_shards
 from elmo.pretrain.corpus.text import find_sources, lines, read_blocks
 from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
@@ -131,26 +128,16 @@ def _make_cove(folder):
     return [folder / "lstm.pth", folder / "vectors.txt"]
 
 
-def _job(folder):
-    return ShardsJob(folder, "small", None, SHA256, EmbedSettings(), "cpu", 1, "torch")
+def _make_embedded(folder):
+    (folder / "in.txt").write_text("The play\nended here .\n")
+    job = ShardsJob(folder, "small", None, _bilm().fingerprint(), EmbedSettings(), "cpu", 1)
+    assert not ShardWriter(job, _bilm())({"name": "in.txt", "path": str(folder / "in.txt")})["failure"]
+    return [folder / "in.txt.parquet"]
 
 
-def _inputs(folder):
-    return [InputFile("a.txt", Path("a.txt"), SHA256), InputFile("b.txt", Path("b.txt"), SHA256)]
-
-
-def _make_manifest(folder):
-    unfinished(_job(folder), _inputs(folder))
-    content = json.loads((folder / MANIFEST).read_text())
-    (folder / "a.txt.parquet").write_bytes(b"")
-    content["inputs"]["a.txt"]["shard"] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1))
-    return [folder / MANIFEST]
-
-
-def _read_manifest(path):
-    unfinished(_job(path.parent), _inputs(path.parent))
-    follow(_job(path.parent), (one for one in ()), [])
+def _read_embedded(path):
+    job = ShardsJob(path.parent, "small", None, _bilm().fingerprint(), EmbedSettings(), "cpu", 1)
+    unfinished(job, {"in.txt": path.with_name("in.txt")})
 
 
 def _make_corpus(folder):
@@ -278,7 +265,7 @@ READERS = [
     Reader("JSON of wink", _file("p.json", package_json(ROWS)), _convert),
     Reader("text to embed", _file("in.txt", "The play\nended here .\n"), lambda path: list(read_lines(path))),
     Reader("table to embed", _file("in.csv", 'id,text\n1,"a, b"\n2,c\n'), lambda p: list(read_lines(p, "ptb", "text"))),
-    Reader("manifest of shards", _make_manifest, _read_manifest),
+    Reader("embedded shard", _make_embedded, _read_embedded),
     Reader("token store", _make_corpus, _read_corpus),
     Reader("shards of a corpus", _make_shards, _read_shards),
     Reader("corpus", _file("text.txt", "One paragraph.\n\nAnother, 日本.\n"), _read_source),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from elmo import load_bilm
-from elmo.embed.lines import read_lines
+from elmo.embed.one_file import read_lines
 from elmo.names import SHIPPED, shipped_names
 from elmo.neighbours import nearest, uses_of
 from elmo.pretrain.batches import text_of_words

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.embed import lines as embed_lines
+from elmo.embed.one_file import InputLine, batches_by_length
 from tests.elmo import naive
 from tests.elmo.common.waiting import wait_for
 from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
@@ -117,19 +117,16 @@ def test_line_ends_and_byte_order_marks(weights, tmp_path, content, lines):
         np.testing.assert_allclose(layers[number], expected_layers(line), atol=2e-5)
 
 
-def test_batches_have_similar_lengths_within_their_limits(monkeypatch):
-    monkeypatch.setattr(embed_lines, "BATCHES_IN_A_WINDOW", 3)
+def test_batches_have_similar_lengths_within_their_limits():
     lengths = [3, 9, 50, 0, 7, 7, 1, 12, 2, 2, 30, 6, 6, 11, 4, 0, 8]
-    lines = [embed_lines.InputLine(number, [["w"] * n]) for number, n in enumerate(lengths)]
-    batches = list(embed_lines.batches_by_length(lines, 4, most_tokens=40))
+    lines = [InputLine(number, [["w"] * n]) for number, n in enumerate(lengths)]
+    batches = list(batches_by_length(lines, 4, most_tokens=40))
     assert sorted(line.number for batch in batches for line in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = max(len(line.words) for line in batch)
         assert 1 <= len(batch) <= 4
         assert len(batch) == 1 or longest * len(batch) <= 40
-    # Within the first window of 3 * 4 lines, no batch holds a line that is longer than one of a later batch.
-    window = [[lengths[line.number] for line in batch] for batch in batches if batch[0].number < 12]
-    assert [n for batch in window for n in batch] == sorted(lengths[:12])
+    assert [len(line.words) for batch in batches for line in batch] == sorted(lengths)
 
 
 def test_carried_state_follows_the_order_of_the_file(source, weights, tmp_path):
@@ -225,14 +222,16 @@ def test_options_of_another_bilm(failing, source, tmp_path):
     ("name", "reason"),
     [
         ("none/out.hdf5", "its folder does not exist"),
-        ("folder", "it is a folder"),
-        ("in.txt/out.hdf5", "cannot write there"),
-        ("n" * 300, "File name too long"),
-        ("in.txt", "would overwrite"),
+        ("folder", "expected the name of a file"),
+        ("out.npy", "expected the name of a file that ends in .hdf5, .h5 or .parquet"),
+        ("in.txt/out.hdf5", "expected a folder, found a file"),
+        ("n" * 300 + ".h5", "File name too long"),
+        ("link.hdf5", "would overwrite"),
     ],
 )
 def test_output_that_cannot_be_written(failing, source, tmp_path, name, reason):
     (tmp_path / "folder").mkdir()
+    (tmp_path / "link.hdf5").symlink_to(source)
     message = failing(source, tmp_path / name)
     assert str(tmp_path / name) in message
     assert reason in message
@@ -240,7 +239,7 @@ def test_output_that_cannot_be_written(failing, source, tmp_path, name, reason):
 
 def test_output_is_the_current_folder(failing, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "it is a folder" in failing(source, ".")
+    assert "expected the name of a file" in failing(source, ".")
 
 
 def test_output_folder_without_permission(failing, source, tmp_path):
@@ -264,11 +263,9 @@ def test_weights_that_are_nan(source, tmp_path, capsys):
     assert not (tmp_path / "out.hdf5").exists()
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_values_that_float16_cannot_hold(source, tmp_path, capsys, stored):
+def test_values_that_float16_cannot_hold(source, tmp_path, capsys):
     large = with_bias(tmp_path, 1e5)
-    options = ["--precision", "float16", *(["--store", str(tmp_path / "store")] if stored else [])]
-    assert run(source, tmp_path / "out.hdf5", large, *options) == 1
+    assert run(source, tmp_path / "out.hdf5", large, "--precision", "float16") == 1
     message = capsys.readouterr().err
     assert "float16 cannot hold values that reach " in message
     assert "Use precision float32" in message
@@ -356,27 +353,3 @@ def test_ctrl_c(weights, tmp_path, repository):
     assert (process.returncode, errors) == (130, "elmo.embed: interrupted; nothing was written\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.hdf5"]
     assert (tmp_path / "out.hdf5").read_bytes() == b"what was there before"
-
-
-class TestStore:
-    @pytest.mark.parametrize("precision", ["float32", "float16"])
-    def test_the_output_is_the_same_and_computed_once(self, weights, source, tmp_path, monkeypatch, precision):
-        store = tmp_path / "store"
-        plain, cold, warm = (tmp_path / f"{name}.hdf5" for name in ("plain", "cold", "warm"))
-        assert run(source, plain, weights, "--precision", precision) == 0
-        assert run(source, cold, weights, "--precision", precision, "--store", str(store)) == 0
-        monkeypatch.setattr("elmo.bilm.model.Bilm.token_layers", None)  # must not be called
-        assert run(source, warm, weights, "--precision", precision, "--store", str(store)) == 0
-        expected, index = read(plain)
-        for path in (cold, warm):
-            found, found_index = read(path)
-            assert found_index == index
-            assert found.keys() == expected.keys()
-            for number, values in expected.items():
-                np.testing.assert_array_equal(found[number], values)
-
-    def test_a_carried_state_is_refused(self, weights, source, tmp_path, capsys):
-        with pytest.raises(SystemExit):
-            run(source, tmp_path / "out.hdf5", weights, "--state", "carried", "--store", str(tmp_path / "store"))
-        assert "--store holds layers that depend on their sentence alone" in capsys.readouterr().err
-        assert not (tmp_path / "store").exists()

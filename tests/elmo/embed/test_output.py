@@ -10,7 +10,6 @@ import pytest
 from pyarrow import parquet
 
 from elmo import tokenise
-from elmo.bilm.model import Bilm
 from elmo.embed import one_file
 from tests.elmo import naive
 from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
@@ -47,8 +46,8 @@ def test_raw_text_is_embedded_sentence_by_sentence(source, weights, tmp_path):
 
 @pytest.mark.parametrize("layers", ["all", "last"])
 def test_parquet(source, weights, tmp_path, layers, monkeypatch):
-    monkeypatch.setattr(one_file, "LINES_IN_A_BATCH", 2)  # lines come by length, and are written in order
-    options = "--tokenise", "ptb", "--layers", layers
+    monkeypatch.setattr(one_file, "BATCHES_IN_A_WINDOW", 1)
+    options = "--tokenise", "ptb", "--layers", layers, "--batch-size", "2"
     assert run(source, tmp_path / "out.parquet", weights, *options) == 0
     assert run(source, tmp_path / "mean.parquet", weights, *options, "--pool", "mean", "--precision", "float16") == 0
     tokens, pooled = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("out", "mean"))
@@ -62,29 +61,6 @@ def test_parquet(source, weights, tmp_path, layers, monkeypatch):
         shown = np.array(tokens["vectors"][number].as_py())
         np.testing.assert_allclose(shown.reshape(by_token.shape), by_token, atol=2e-5)
         np.testing.assert_allclose(pooled["vector"][number].as_py(), mean(expected(text))[chosen], atol=4e-3)
-
-
-@pytest.mark.parametrize("name", ["out.npy", "out.arrow"])
-def test_formats_of_earlier_versions_are_refused(source, weights, tmp_path, capsys, name):
-    assert run(source, tmp_path / name, weights) == 1
-    assert f"{name}: expected a name that ends in .hdf5 or .parquet" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-@pytest.mark.parametrize(("name", "first"), [("out.parquet", [1, 5]), ("out.hdf5", [1, 1, 2, 5])])
-def test_few_lines_wait_for_those_before_them(weights, tmp_path, monkeypatch, name, first):
-    """Lines are sorted by length; Parquet keeps their layers in memory, so they sort fewer at a time."""
-    (tmp_path / "in.txt").write_text("a b c d e\na\na b\na\n", encoding="utf-8")
-    monkeypatch.setattr(one_file, "LINES_THAT_WAIT", 2)
-    lengths, token_layers = [], Bilm.token_layers
-
-    def recorded(self, sentences, state=None):
-        lengths.append([len(sentence) for sentence in sentences])
-        return token_layers(self, sentences, state)
-
-    monkeypatch.setattr(Bilm, "token_layers", recorded)
-    assert run(tmp_path / "in.txt", tmp_path / name, weights) == 0
-    assert lengths[0] == first
 
 
 def test_a_column_of_a_table(weights, tmp_path):

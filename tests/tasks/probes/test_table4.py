@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from elmo import SIZES, random_bilm, save_bilm
-from elmo.embed.lines import read_lines
+from elmo.embed.one_file import read_lines
 from elmo.neighbours import Use
 from results.records.collect import PUBLISHED
 from results.report.explorer import read_senses
