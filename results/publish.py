@@ -116,7 +116,7 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
         raise InputError(f"--commit: expected a commit of this repository, found {options.commit!r}")
     collection, commits = collect([root / PUBLISHED]), known_commits(root)
     wrong = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
-    wrong += [finding.text for finding in audit(collection.found, commits).findings]
+    wrong += [finding.text for finding in audit(collection.found, commits)]
     if wrong:  # tables of these records would be wrong
         write("".join(f"{text}\n" for text in wrong).replace(f"{root}/", ""), sys.stdout)
         return 1
@@ -179,7 +179,7 @@ def publish_runs(
     }
     passed = {target: item for target, item in runs if not refusals[item.path]}
     kept = [item for item in there if record_path(published, item.record.identity) not in passed]
-    for finding in reversed(audit(list(passed.values()), commits, kept).findings):
+    for finding in reversed(audit(list(passed.values()), commits, kept)):
         refusals |= dict.fromkeys(finding.paths, finding.text)
     for target, item in runs:
         title, before = item.record.identity.title, old.get(target)

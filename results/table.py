@@ -123,7 +123,7 @@ def _check(findings: Sequence[Finding], found: Sequence[FoundRecord], others: Se
     """Prints why the table cannot be trusted: findings about it, what an audit of its runs finds, and other reasons."""
     kinds = {"failed": "failed run", "empty": "empty cells", "unreadable": "not read", "note": "wrong"}
     wrong = [finding for finding in findings if finding.wrong]
-    wrong += [Finding("note", own.text, wrong=True) for own in audit(found).findings]
+    wrong += [Finding("note", own.text, wrong=True) for own in audit(found)]
     reasons = [*dict.fromkeys(f"{kinds[finding.kind]}: {finding.text}" for finding in wrong), *others]
     for reason in reasons:
         write(f"check: {reason}\n", sys.stderr)

@@ -12,7 +12,7 @@ import pytest
 
 import results.audit
 from elmo.common.files import read_json, write_json
-from results.audit import audit, rescored, unsafe_name
+from results.audit import audit, unsafe_name
 from results.publish import generated
 from results.publish import main as publish
 from results.records.collect import PUBLISHED, FoundRecord, collect
@@ -70,7 +70,6 @@ def edit(*keys, by=1.0):
 
 
 NER, SNLI, COREF = ("mini/ner/elmo/seed-1", "mini/snli/elmo/seed-1", "mini/coref/elmo/seed-1")
-(POS,) = (path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.glob("ewt/pos_probe/elmo/*layers=1/seed-1"))
 (WSD,) = (path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.glob("paper/wsd_probe/elmo/*layers=1/seed-1"))
 
 
@@ -79,31 +78,14 @@ NER, SNLI, COREF = ("mini/ner/elmo/seed-1", "mini/snli/elmo/seed-1", "mini/coref
     [
         (NER, ("scores", "test", "f1")),
         (NER, ("scores", "test", "precision")),
-        (NER, ("scores", "test", "recall")),
         (NER, ("scores", "dev", "f1")),
         (NER, ("scores", "dev", "recall")),
-        (NER, ("data", "test", "entities")),
-        (NER, ("data", "test", "LOC")),
-        (NER, ("details", "labels", "LOC", "f1")),
-        (NER, ("details", "labels", "LOC", "recall")),
-        (NER, ("details", "labels", "LOC", "gold")),
-        (NER, ("epochs", 0, "epoch")),
-        (SNLI, ("details", "confusion", "gold_by_predicted", 0, 0)),
-        (SNLI, ("details", "labels", "neutral", "precision")),
-        (SNLI, ("data", "test", "pairs")),
-        (SNLI, ("data", "test", "neutral")),
         (COREF, ("scores", "test", "muc")),
-        (COREF, ("details", "b_cubed", "recall")),
-        (COREF, ("data", "test", "mentions")),
-        (POS, ("details", "tags", "NN", "accuracy")),
-        (POS, ("data", "test", "tokens")),
         (WSD, ("scores", "test", "semeval2013")),
-        (WSD, ("details", "sets", "semeval2013", "correct")),
-        (WSD, ("details", "parts_of_speech", "NOUN", "f1")),
     ],
     ids=str,
 )
-def test_every_number_that_follows_from_others_is_computed_again(copied, capsys, place, keys):
+def test_every_score_is_computed_again(copied, capsys, place, keys):
     path = copied(place, record=edit(*keys))
     status, out = run_audit(capsys, "--runs", path.parent)
     assert status == 1
@@ -111,14 +93,6 @@ def test_every_number_that_follows_from_others_is_computed_again(copied, capsys,
     named = [key for key in keys if isinstance(key, str)][:2]
     assert any(".".join(named) in line or named[0] in line for line in lines), out
     assert all("expected" in line and "found" in line and "Restore the folder from a copy" in line for line in lines)
-
-
-@pytest.mark.parametrize(("key", "empty"), [("epochs", []), ("details", {})])
-def test_what_a_run_leaves_is_missed(copied, capsys, key, empty):
-    path = copied(NER, record=lambda content: content.update({key: empty}))
-    status, out = run_audit(capsys, "--runs", path.parent)
-    assert status == 1
-    assert f"{path}: {key}: expected " in out
 
 
 def test_the_best_epoch_is_compared_with_dev(copied, capsys):
@@ -161,64 +135,21 @@ class TestPredictions:
 
         def more(scores):
             one = next(one for one in scores if one.get(column, 0) == 0)
-            one[column] = 100.0 if column in ("em", "f1") else 1
+            one[column] = 1
 
         path = copied(place, examples=more)
-        (finding,) = [
-            finding
-            for finding in audit([FoundRecord(path, read_record(path))]).findings
-            if PREDICTIONS_NAME in finding.text
-        ]
+        (finding,) = [own for own in audit([FoundRecord(path, read_record(path))]) if PREDICTIONS_NAME in own.text]
         return finding.text
 
-    @pytest.mark.parametrize(
-        ("task", "column"),
-        [
-            *(("ner", "tp"), ("ner", "fp"), ("srl", "fn"), ("snli", "correct"), ("sst5", "correct")),
-            *(("squad", "em"), ("squad", "f1")),
-        ],
-    )
+    @pytest.mark.parametrize(("task", "column"), [("ner", "tp"), ("ner", "fp"), ("sst5", "correct")])
     def test_they_are_scored_again(self, copied, task, column):
         text = self.forged(copied, f"mini/{task}/elmo/seed-1", column)
         assert f", {column}: expected 0, as predicted, found 1" in text
-
-    @pytest.mark.parametrize("column", ["links", "predicted_chains", "b_cubed_recall", "similarity_without_singletons"])
-    def test_chains_are_scored_again(self, copied, column):
-        path = copied(COREF, examples=lambda scores: scores[0].update({column: scores[0][column] + 1}))
-        found = [finding.text for finding in audit([FoundRecord(path, read_record(path))]).findings]
-        assert any(f"example 0, {column}: expected" in text for text in found)
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [("gold", {"label": "neutral"}), ("example", {"sentence1": "Foreign text .", "sentence2": "More of it ."})],
-    )
-    def test_texts_and_gold_are_those_of_other_runs_on_the_test_set(self, copied, capsys, field, value):
-        """By default they are compared with the published runs."""
-        path = copied(SNLI, predictions=lambda lines: lines[0].update({field: value}))
-        out = run_audit(capsys, "--runs", path.parent)[1]
-        assert f"expected the test examples and gold outputs of {PUBLISHED / 'mini/snli'}" in out
 
     def test_edited_predictions(self, copied, capsys):
         path = copied(SNLI, predictions=lambda lines: lines[0].update(predicted=lines[0]["gold"]))
         out = run_audit(capsys, "--runs", path.parent)[1]
         assert "example 0, correct: expected 1, as predicted, found 0 among the scores" in out
-
-    def test_outputs_of_another_form_are_named(self, copied, capsys):
-        path = copied(SNLI, predictions=lambda lines: lines[3].update(predicted={"answer": 1}))
-        assert "prediction 3: expected outputs of snli, found others" in run_audit(capsys, "--runs", path.parent)[1]
-
-    def test_continued_arguments_are_one_and_the_predicate_is_none(self):
-        def spans(*labels):
-            return {"arguments": [{"label": label, "start": i, "end": i + 1} for i, label in enumerate(labels)]}
-
-        gold = spans("A0", "V", "C-A0", "A1")
-        assert rescored(gold, gold) == {"tp": 2, "fp": 0, "fn": 0}
-        assert rescored(gold, spans("A0", "V", "O", "A1")) == {"tp": 1, "fp": 2, "fn": 1}
-
-    def test_answers_are_compared_by_the_rules_of_squad(self):
-        gold = {"answers": ["The red, old house", "a house"]}
-        assert rescored(gold, {"answer": "House!"}) == {"em": 100, "f1": 100}
-        assert rescored(gold, {"answer": "red house of"}) == {"em": 0, "f1": pytest.approx(200 * 2 / 6)}
 
 
 class TestCopiedSeeds:
@@ -262,7 +193,7 @@ class TestCopiedSeeds:
         for epochs in (10, 20):
             record = make_record(90.0, variant={"trainer.epochs": epochs})
             save(tmp_path, replace(record, epochs=curve), [{"tp": 9, "fp": 1, "fn": 1}])
-        assert audit(collect([tmp_path]).found).findings == []
+        assert audit(collect([tmp_path]).found) == []
 
 
 class TestNames:
@@ -316,7 +247,8 @@ class TestPublish:
         (known,) = known_commits(root)
         save_run(tmp_path / "known", 50, task="sst5", environment=replace(CLEAN, commit=known))
         assert publish(["--runs", str(tmp_path / "known")], root) == 0
-        save_run(tmp_path / "other", 51, task="sst5", seed=2, environment=replace(CLEAN, commit=commit))
+        path = save_run(tmp_path / "other", 51, task="sst5", seed=2, environment=replace(CLEAN, commit=commit))
+        write_record(path, replace(read_record(path), inputs={"data.test/mine": "0" * 64}))
         assert publish(["--runs", str(tmp_path / "other")], root) == 1
         assert f"environment.commit: expected a commit of this repository, {shown}" in capsys.readouterr().out
 
@@ -338,9 +270,9 @@ def test_a_config_that_was_edited_has_another_hash(tmp_path):
     examples = [{"tp": 9, "fp": 1, "fn": 1}]
     save(tmp_path, replace(record, inputs={"settings": settings_hash(record.config)}), examples)
     (item,) = collect([tmp_path]).found
-    assert audit([item]).findings == []
+    assert audit([item]) == []
     edited = replace(item.record, config={**record.config, "trainer": {"lr": 0.5}})
-    (finding,) = audit([replace(item, record=edited)]).findings
+    (finding,) = audit([replace(item, record=edited)])
     assert "config: expected the hash" in finding.text
 
 
@@ -364,24 +296,3 @@ def test_a_folder_without_runs(capsys, tmp_path):
     status, out = run_audit(capsys, "--runs", tmp_path)
     assert status == 1
     assert f"{tmp_path}: expected records of runs, found none; name their folder" in out
-
-
-def test_a_task_of_a_user_is_compared_by_what_it_declares(tmp_path):
-    """Its details, counts and curve may mean anything."""
-    record = make_record(60.0, task="irony", metric="accuracy", dev=1.0)
-    details = {"labels": {"a": {"gold": 1, "recall": 3.0}}, "confusion": {"labels": [[]], "gold_by_predicted": [1]}}
-    curve = [{"epoch": 5, "loss": 1.5, "accuracy": 2.0}]
-    save(tmp_path, replace(record, details=details, epochs=curve), [{"correct": int(i < 6)} for i in range(10)])
-    assert audit(collect([tmp_path]).found).findings == []
-
-
-@pytest.mark.parametrize(
-    "value", [[], "x", {"labels": 3}, {"labels": [["a"]], "gold_by_predicted": [[1]]}, {"a": None}]
-)
-@pytest.mark.parametrize("key", ["labels", "confusion", "sets", "parts_of_speech", "binary_examples", "tags"])
-def test_details_of_any_shape_are_no_traceback(tmp_path, key, value):
-    record = make_record(60.0, task="sst5", metric="accuracy")
-    details = {"labels": {"a": {"f1": 1.0}}, key: value}
-    save(tmp_path, replace(record, details=details), [{"correct": 1, "polar": 1}] * 10)
-    texts = [finding.text for finding in audit(collect([tmp_path]).found).findings]
-    assert any("scores.test.accuracy: expected 100" in text for text in texts), "what can be computed still is"

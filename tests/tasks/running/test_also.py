@@ -181,7 +181,7 @@ class TestRefused:
 
 class TestAudit:
     def findings(self, found):
-        return [finding.text for finding in audit([found]).findings]
+        return [finding.text for finding in audit([found])]
 
     def test_nothing_is_wrong_with_what_a_run_writes(self, found):
         assert self.findings(found) == []
