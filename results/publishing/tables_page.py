@@ -9,7 +9,7 @@ from pathlib import Path
 from results.analysis.names import arm_title, default_pair, load_names
 from results.analysis.panels import arms_note, speeds
 from results.analysis.paper_scores import load_paper
-from results.analysis.rows import MINI, WARNED, Group, Row, Table, arm_titles
+from results.analysis.rows import MINI, Group, Row, Table, arm_titles
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
 from results.figures.arm_gains import arm_gains
@@ -17,7 +17,7 @@ from results.figures.charts import convergence, gains_by_perplexity, layer_map, 
 from results.figures.errors_removed import errors_removed
 from results.figures.marks import Figure, arms_of
 from results.figures.svg import picture
-from results.records.collect import Collection, Finding
+from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
 from results.report.parts import CHARTS, blocks_of, table_efficiencies
@@ -28,10 +28,11 @@ from results.tables.sheet import (
     EMPTY,
     Column,
     Sheet,
-    explanations,
     gain_columns,
     gains_sheet,
+    marks_in,
     metric_column,
+    note_line,
     score_columns,
     sheet_of,
     sheets_of,
@@ -63,9 +64,8 @@ class ShownChapter:
         filled: How many of its cells have a score.
         figures: What it draws.
         table: Its table; empty if it has none.
-        notes: Lines below the table.
+        notes: Lines below the table: what is compared, and how many findings and explanations there are.
         missing: How to fill its empty cells; empty if there are none.
-        findings: What is wrong with its runs.
     """
 
     title: str
@@ -77,7 +77,6 @@ class ShownChapter:
     table: str = ""
     notes: Sequence[str] = ()
     missing: str = ""
-    findings: Sequence[Finding] = ()
 
 
 def tables_page(collection: Collection, table: Table, published: Path) -> TablesPage:
@@ -96,7 +95,6 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
     shown = [name for name in chapters if name not in ("", HEADLINE) and not load_experiment(name).by_arm]
     others = _without_runs_of(_without_baselines(table.others), collection, shown)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
-    explained: set[str] = set()
 
     def show(found: Sequence[Figure]) -> None:
         found = [figure for figure in found if figure.name not in figures]  # the paper's Figures 1 and 2 come first
@@ -104,22 +102,21 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
             figures.update({figure.name: figure for figure in found})
             blocks.append(" ".join(picture(figure, published.name) for figure in found))
 
-    def explain(lines: Sequence[str]) -> None:
-        """Explains what the page has not explained before."""
-        new = [line for line in dict.fromkeys(lines) if line not in explained]
-        explained.update(new)
-        blocks.extend(["\n".join(f"- {without_markup(line)}" for line in new)] if new else [])
-
-    def show_gains(chapter: Chapter, rows: Sequence[Row]) -> None:
+    def show_gains(chapter: Chapter, rows: Sequence[Row], data: str = "") -> None:
         blocks.extend(_heading(chapter))
         if figure := errors_removed(rows, table.compared, table.main_arms):
             show([figure])
         if rows:
-            blocks.append(markdown_table(gains_sheet(table, rows, "", default_pair(), wide=True)))
-            first = not explained
-            plain = replace(table, experiment=replace(table.experiment, note=""))
-            explain([*explanations(plain, rows), *([texts.band.strip()] if any(row.paper for row in rows) else [])])
-            blocks.extend([texts.rerun] * first)
+            sheet = gains_sheet(table, rows, "", default_pair(), wide=True)
+            noted = replace(table, rows=rows)
+            if data:
+                others = [row for row in table.others if row.data == data]
+                findings = [own for own in table.findings if own.row and own.row[0] == data]
+                noted = replace(table, rows=rows, others=others, findings=findings)
+            option = f"--data {data} --notes" if data else "--notes"
+            line = note_line(noted, [sheet], f"`python -m results.table --published {option}`")
+            blocks.extend([markdown_table(sheet), without_markup(line)])
+            blocks.extend([texts.rerun] * (texts.rerun not in blocks))
             blocks.append(rerun_block(rows))
 
     full_size, mini = ([row for row in table.rows if (row.data == MINI) is own] for own in (False, True))
@@ -130,10 +127,10 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
             blocks += [f"## {chapter.title}", chapter.text]
             show(chapter.figures)
             blocks += filter(None, [chapter.table])
-            explain(chapter.notes)
+            blocks += [without_markup(line) for line in chapter.notes]
         blocks += filter(None, [chapter.missing])
     if mini:
-        show_gains(texts.demo, mini)
+        show_gains(texts.demo, mini, MINI)
     if controls := controls_sheet(table, texts.controls.arms, texts.controls.compared):
         blocks += [*_heading(texts.controls), markdown_table(controls)]
     if speed := speed_sheet(full_size):
@@ -148,18 +145,18 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
     if others:
         arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in others)]
         sheet = gains_sheet(table, others, "", arms, wide=True, dev=True)
-        blocks += [*_heading(texts.settings), markdown_table(sheet), rerun_block(others)]
+        blocks += [
+            *_heading(texts.settings),
+            markdown_table(sheet),
+            *filter(None, ["; ".join(marks_in(table, [sheet]))]),
+        ]
+        blocks.append(rerun_block(others))
     charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
     for kind in SHOWN_CHARTS:
         drawn = [figure for block in charts for of_kind, figure in block.charts if of_kind == kind]
         if not {figure.name for figure in drawn} <= figures.keys():
             blocks += [f"## {CHARTS[kind][0]}", CHARTS[kind][1]]
             show(drawn)
-    findings = [*table.findings, *(finding for chapter in chapters.values() for finding in chapter.findings)]
-    declared = [finding.text[finding.text.index(WARNED) :] for finding in findings if WARNED in finding.text]
-    found = [finding.text for finding in findings if finding.wrong and finding.kind != "empty"]
-    if lines := dict.fromkeys(f"- {without_markup(' '.join(text.split()))}" for text in [*declared, *found]):
-        blocks += ["## Warnings", "\n".join(lines)]
     return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
 
 
@@ -205,6 +202,12 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
     of_scores = chapter.figure != "layers"  # scores say nothing about weights
+    sheet, findings = (
+        sheets_of(table, wide=True)[0],
+        [own for own in table.findings if own.kind not in ("empty", "seeds")],
+    )
+    option = f"`python -m results.table --published --experiment {experiment.name} --notes`"
+    line = note_line(replace(table, findings=findings), [sheet], option)
     return ShownChapter(
         title=experiment.title,
         text=chapter.text,
@@ -212,10 +215,9 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         shows=shows,
         filled=f"{len(cells) - empty} of {len(cells)}",
         figures=_figures(chapter.figure, table),
-        table=markdown_table(sheets_of(table, wide=True)[0]) if of_scores else experiment.note,
-        notes=explanations(table) if of_scores else [],
+        table=markdown_table(sheet) if of_scores else experiment.note,
+        notes=list(filter(None, [experiment.note, line])) if of_scores else [],
         missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty and runs else "",
-        findings=[finding for finding in table.findings if finding.kind not in ("empty", "seeds")],
     )
 
 

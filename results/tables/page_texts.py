@@ -56,7 +56,6 @@ class PageTexts:
 
     introduction: str
     rerun: str
-    band: str
     paper: Sequence[PaperChapter]
     gains: Chapter
     demo: Chapter

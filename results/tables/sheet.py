@@ -22,13 +22,16 @@ FEW_SEEDS_NOTE = f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"
 GAIN = "gain, 95 % interval"
 LONGEST_TITLE = 25  # characters
 VERDICT = " to paper's"  # the end of the headers of verdicts
+BAND = (
+    "band: our estimate, from scores that others reached with these heads and GloVe 840B 300-d; see paper/scores.toml"
+)
 SCORES = "scores in percent, mean±std (number of seeds)"
 ERRORS_REMOVED = "errors removed: the gain as a share of the baseline's errors (100 minus its score)"
 MARKS = {
     MARK: f"fewer than {FEW_SEEDS} seeds",
     OLD: "an older recipe of the task",
     LIMITED: "more epochs may raise it",
-    WARNED: "has a warning",
+    WARNED: "a declared warning",
     UNCLEAR: "not after Holm's correction",
 }
 KINDS = {  # of findings: the heading above all of them, one of them, and several
@@ -272,19 +275,28 @@ def sections_of(table: Table) -> list[tuple[str, list[str]]]:
     return [(title, list(map(printable, lines))) for title, lines in sections if lines]
 
 
-def note_line(table: Table, sheets: Sequence[Sheet]) -> str:
-    """The findings and explanations of a table in one line: how many there are of each kind, and the marks."""
-    shown = "".join(cell for sheet in sheets for line in sheet.lines for cell in line)
-    marks = [f"{mark} {text}" for mark, text in MARKS.items() if mark in shown]
+def note_line(table: Table, sheets: Sequence[Sheet], option: str = "--notes") -> str:
+    """The findings and explanations of a table in one line: the marks, how many there are, and what shows them all."""
     numbers = Counter[str](finding.kind for finding in table.findings)
     counts = [
         f"{numbers[kind]} {one if numbers[kind] == 1 else many}"
         for kind, (_, one, many) in KINDS.items()
         if numbers[kind]
     ]
-    counts.append(f"{len(explanations(table))} explanations")
+    explained = len(explanations(table))
+    counts += [f"{explained} explanation{'s' * (explained > 1)}"] * bool(explained)
+    shows = [f"{', '.join(counts)}: {option} shows them"] * bool(counts)
     fill = [finding.text for finding in table.findings if finding.kind in ("empty", "seeds") and table.experiment.name]
-    return printable("; ".join([*marks, f"{', '.join(counts)}: --notes shows them", *fill]))
+    main = arms_note(table.main_arms, table.rows)
+    return printable("; ".join([*main, *marks_in(table, sheets), *shows, *fill]))
+
+
+def marks_in(table: Table, sheets: Sequence[Sheet]) -> list[str]:
+    """The marks that these sheets have, each with its meaning; warnings that features declare are quoted."""
+    shown = "".join(cell for sheet in sheets for line in sheet.lines for cell in line)
+    groups = [group for row in [*table.rows, *table.others] for group in row.groups]
+    declared = "; ".join(dict.fromkeys(text for group in groups for text in group.warnings))
+    return [f"{mark} {declared if mark == WARNED else text}" for mark, text in MARKS.items() if mark in shown]
 
 
 def explanations(table: Table, rows: Sequence[Row] | None = None) -> list[str]:
@@ -313,6 +325,7 @@ def explanations(table: Table, rows: Sequence[Row] | None = None) -> list[str]:
     lines += controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
     if any(verdict(group, row.paper) for row in rows for group in row.groups):
         lines.append(f"to paper's: {verdict_legend()}")
+    lines += [BAND] * (table.with_paper and any(_to_band(row) != EMPTY for row in rows))
     papers = {row.title: row.paper for row in rows if row.paper}
     sources = [f"{row.title}: {row.spec.source}" for row in rows if row.spec.paper and row.spec.source]
     lines += [f"the paper's scores are from {'; '.join(sources)}"] * bool(sources)

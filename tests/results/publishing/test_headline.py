@@ -63,7 +63,7 @@ def test_the_headline_has_the_paper_s_numbers_and_the_verdict(root):
     assert (row[:2], row[3]) == (["51.00±1.41 (2)", "56.00±1.41 (2)"], "51.4 → 54.7")
     assert row[2].startswith("+5.00, ")
     assert "On full data sets: GloVe 100-d, biLM medium." in readme
-    assert "\n- on full data sets: GloVe 100-d, biLM medium\n" in chapters["Table 1"]
+    assert "\non full data sets: GloVe 100-d, biLM medium; " in chapters["Table 1"]
     # 5 of 49 errors; the control has other vectors than the baseline, word2vec is what its vectors are
     figure = (runs / "errors-removed.svg").read_text()
     assert "51.0 to 56.0, ELMo 10.2 %" in figure
@@ -113,7 +113,7 @@ def test_a_row_without_the_headline_s_runs_shows_the_plain_pair_and_says_so(root
     assert f"| NER, WNUT-17, {PLAIN_NAME} | accuracy | 41.00" in chapters["Table 1"]
     note = "GloVe 100-d, biLM medium, unless a row names others"
     assert f"On full data sets: {note}." in readme
-    assert f"\n- on full data sets: {note}\n" in chapters["Table 1"]
+    assert f"\non full data sets: {note}; " in chapters["Table 1"]
     assert f">{note}</text>" in (runs / "errors-removed.svg").read_text()
     assert "NER, WNUT-17, GloVe 50-d, biLM medium" in chapters["Other settings"]
     assert "| task | metric | GloVe 50-d | + ELMo |" in chapters["The mini data"]
