@@ -16,8 +16,7 @@ import os
 import platform
 import shlex
 import shutil
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +26,16 @@ import numpy as np
 import torch
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, require_own_values, save_bilm
+from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
 from elmo.common.errors import InputError
-from elmo.common.files import replacing
+from elmo.common.files import UNREADABLE, replacing
 from elmo.download.published import BILMS
 from elmo.names import shipped_names
 from elmo.pretrain.batches import MASKED, REPLACED
 from elmo.pretrain.corpus.text import WINDOW
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
-from elmo.pretrain.objective import OBJECTIVES, Objective
+from elmo.pretrain.objective import OBJECTIVES
 from elmo.sources.masked import MaskedLm, load_either, save_masked
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
@@ -75,29 +74,21 @@ def load_output(folder: Path) -> Output:
     Raises:
         InputError: a file is missing, damaged, or does not fit the other.
     """
-    missing = [name for name in (VOCABULARY, WEIGHTS) if not (folder / name).is_file()]
-    if missing:
+    if not ((folder / VOCABULARY).is_file() and (folder / WEIGHTS).is_file()):
         raise InputError(
-            f"{folder}: expected the output layer of a biLM here ({VOCABULARY} and {WEIGHTS}), "
-            f"found no {' and no '.join(missing)}; name another folder, or other weights. {_shipped_with_output()}"
+            f"{folder}: expected the output layer of a biLM here, {VOCABULARY} and {WEIGHTS}; name another folder, or "
+            f"other weights. {_shipped_with_output()}"
         )
     try:
-        text = gzip.decompress((folder / VOCABULARY).read_bytes()).decode()
+        vocabulary = gzip.decompress((folder / VOCABULARY).read_bytes()).decode().split("\n")[:-1]
         with h5py.File(folder / WEIGHTS, "r") as file:
-            for name in ("weight", "scale", "bias"):
-                require_own_values(file[name], folder / WEIGHTS)
             weight, scale, bias = (np.asarray(file[name]) for name in ("weight", "scale", "bias"))
             tokenise = str(file.attrs["tokenise"])
-    except (OSError, EOFError, zlib.error, KeyError, UnicodeDecodeError) as error:
+        sound = tuple(vocabulary[: len(SPECIALS)]) == SPECIALS and weight.ndim == 2
+        if not (sound and len(vocabulary) == len(weight) == len(scale) == len(bias)):
+            raise ValueError(f"{len(vocabulary)} words and weights of shape {weight.shape} do not belong together")
+    except UNREADABLE as error:
         raise InputError(f"{folder}: the output layer is damaged: {error}; copy it again") from error
-    vocabulary = text.split("\n")[:-1]
-    if weight.ndim != 2 or not len(vocabulary) == len(weight) == len(scale) == len(bias):
-        raise InputError(
-            f"{folder}: {len(vocabulary)} words, weights of shape {weight.shape}, {len(scale)} scales, {len(bias)} "
-            "biases; the files do not belong together"
-        )
-    if tuple(vocabulary[: len(SPECIALS)]) != SPECIALS:
-        raise InputError(f"{folder / VOCABULARY}: expected it to begin with {', '.join(SPECIALS)}")
     layer = OutputLayer(*weight.shape)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(weight.astype(np.float32) * scale.astype(np.float32)[:, None]))
@@ -173,89 +164,88 @@ def export(core: Bilm | MaskedLm, output: Output, folder: Path, name: str, weigh
 
 
 _MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
+_PRECISION = {"int8": "int8, one scale per output row; biases, filters and their projection in float16"}
 
 
-def hardware(device: torch.device, world: int) -> str:
+def hardware(device: torch.device) -> str:
     """The machine in one line."""
-    torch_version = f"torch {torch.__version__}"
     if device.type == "cuda":
-        return f"{world} x {torch.cuda.get_device_name(device)}, {torch_version}"
-    return f"CPU ({platform.machine()}, {os.cpu_count()} cores), {torch_version}"
+        return f"1 x {torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    return f"CPU ({platform.machine()}, {os.cpu_count()} cores), torch {torch.__version__}"
 
 
 def card(facts: Mapping[str, Any]) -> str:
     """The text of card.md, from the content of finished.json."""
-    settings, position = facts["settings"], facts["position"]
-    how = settings["training"]
-    objective = OBJECTIVES[settings["objective"]]
-    weighted = any("weight" in item for item in facts["sources"])
-    sources = "\n".join(
-        f"| {item['name']} | {item['bytes']:,} | `{item['sha256']}` |"
-        + (f" {item.get('weight', 1):g} |" if weighted else "")
-        for item in facts["sources"]
-    )
+    settings, position, counts = facts["settings"], facts["position"], facts["counts"]
+    training, weights, init = settings["training"], settings["export"]["weights"], settings["init"]
+    objective, other = OBJECTIVES[settings["objective"]], init or settings["vocabulary_of"]
     # The store counts its own vocabulary, which is not the model's if that was given.
-    init, other = settings["init"], settings["init"] or settings["vocabulary_of"]
     unused = ("vocabulary_size", "train_unknown", "heldout_unknown") if other else ()
-    shown = {name: value for name, value in facts["counts"].items() if name not in unused}
-    counts = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items())
-    names = ", ".join(item["name"] for item in facts["exclude"])
-    wiki = any("wiki" in item["name"].lower() for item in facts["sources"])
+    shown = ", ".join(f"{name.replace('_', ' ')} {_shown(it)}" for name, it in counts.items() if name not in unused)
+    measured = [
+        {"": _MEASURED[name], **objective.figures(values)}
+        | {"predictions": _shown(values["tokens"]), "words that are <UNK>": _shown(values["unknown_rate"])}
+        for name, values in facts[objective.kind.replace(" ", "_")].items()
+    ]
+    files = [
+        {"file": item["name"], "bytes": _shown(item["bytes"]), "sha256": f"`{item['sha256']}`"}
+        | {"weight": f"{item.get('weight', 1):g}"}
+        for item in facts["sources"]
+    ]
     notes = {
-        f"Licence of the text: {settings['licence'] or 'not stated'}.": True,
-        "The text holds Wikipedia articles: paragraphs of the SQuAD dev set may occur in it.": wiki,
         "A weight is how often each training sentence occurs in a pass; counts include the copies. Held-out text is "
-        "not repeated.": weighted,
-        f"{how['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third with a "
-        "capital at the beginning of every word. Held-out text keeps its case.": how["recase"],
-        f"Paragraphs left out: {facts['counts'].get('excluded_paragraphs', 0):,}, which share {WINDOW} letters and "
-        f"digits in a row with {names}.": names,
+        "not repeated.": any("weight" in item for item in facts["sources"]),
+        f"{training['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third "
+        "with a capital at the beginning of every word. Held-out text keeps its case.": training["recase"],
+        f"Paragraphs left out: {counts.get('excluded_paragraphs', 0):,}, which share {WINDOW} letters and digits in a "
+        f"row with {', '.join(item['name'] for item in facts['exclude'])}.": facts["exclude"],
         f"Training continued from the weights `{init}`, with their shape and vocabulary.": init,
     }
+    how = {
+        "steps": position["step"],
+        "tokens seen, </S> counted": position["tokens"],
+        "passes over the text": f"{facts['passes']:.2g}",
+        "minutes": f"{position['seconds'] / 60:.1f}",
+        "tokens a second": f"{facts['tokens_per_second']:,.0f}",
+        "hardware": facts["hardware"],
+        **{f"`training.{name}`": str(value) for name, value in training.items()},
+        "seed": settings["seed"],
+    }
     shape = f"as in `{init}`" if init else f"{_shape(settings)}, input {settings['input']}"
-    weights = settings["export"]["weights"]
-    if weights == "int8":
-        weights = "int8, one scale per output row; biases, filters and their projection in float16"
     hardly = f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
-    vocabulary = f"the words that `{other}` predicts" if other else "chosen on the training text only"
     return f"""# {objective.title} {settings["name"]}
 
 {shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted;
-weights in {weights}.
+weights in {_PRECISION.get(weights, weights)}.
 
 ## Held-out {objective.kind}
 
-{_measured(facts, objective)}
+{_table(measured) if measured else "Not measured: no text was held out."}
 {"" if facts["passes"] >= 1 or init else hardly}
 Terms: {objective.terms};
-vocabulary: {vocabulary}; {_held_out(facts)}.
+vocabulary: {f"the words that `{other}` predicts" if other else "chosen on the training text only"}; {_held_out(facts)}.
 
 ## Text
 
-| file | bytes | sha256 |{" weight |" * weighted}
-|---|---|---|{"---|" * weighted}
-{sources}
+{_table(files)}
 
-Tokenised with `tokenise={settings["tokenise"]}`. {counts[:1].upper()}{counts[1:]}.
+Tokenised with `tokenise={settings["tokenise"]}`. {shown[:1].upper()}{shown[1:]}.
+Licence of the text: {settings["licence"] or "not stated"}.
 {chr(10).join(note for note, wanted in notes.items() if wanted)}
 
 ## Training
 
-| | |
-|---|---|
-| steps | {position["step"]:,} |
-| tokens seen, </S> counted | {position["tokens"]:,} |
-| passes over the text | {facts["passes"]:.2g} |
-| minutes | {position["seconds"] / 60:.1f} |
-| tokens a second | {facts["tokens_per_second"]:,.0f} |
-| hardware | {facts["hardware"]} |
-{chr(10).join(f"| `training.{name}` | {value} |" for name, value in how.items())}
-| seed | {settings["seed"]} |
+{_table([{"setting": name, "value": _shown(value)} for name, value in how.items()])}
 
 ```
 python -m elmo.pretrain {shlex.join(facts["command"])}
 ```
 """
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _shape(settings: Mapping[str, Any]) -> str:
@@ -279,18 +269,6 @@ unseen documents"""
 ({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; long files
 without blank lines, and text of fewer than 20 documents, are cut into stretches of
 {counts["stretch_paragraphs"]:,} paragraphs"""
-
-
-def _measured(facts: Mapping[str, Any], objective: Objective) -> str:
-    rows = [
-        {"": _MEASURED[name], **objective.figures(values)}
-        | {"predictions": f"{values['tokens']:,}", "words that are <UNK>": f"{values['unknown_rate']:.2%}"}
-        for name, values in facts[objective.kind.replace(" ", "_")].items()
-    ]
-    if not rows:
-        return "Not measured: no text was held out."
-    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _shown(value: object) -> str:

@@ -2,21 +2,15 @@
 
 `LanguageModel.core` is the network that is exported at the end, so nothing needs to be converted. A test checks that
 its forward pass here agrees with the one that computes frozen layers. Training scores every target and a sample of
-other words. Perplexity always uses all words (`OutputLayer.log_likelihood`).
-
-`Stepper` computes loss and gradients of a step: eager on a CPU; on a GPU compiled, captured once per shape, and
-replayed. Nothing in a step waits for the host. Its inputs (words, positions, negatives) arrive in two copies, and
-losses stay on the device until they are read.
+other words (`TrainingLoss`). Perplexity always uses all words (`OutputLayer.log_likelihood`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,7 +19,8 @@ from elmo.bilm.encoder import CharacterEncoder, Highway
 from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import BilmOptions
 from elmo.bilm.sentences import PADDING
-from elmo.pretrain.batches import IGNORED, Profile, Spelling, TokenBatch
+from elmo.common.device import upload
+from elmo.pretrain.batches import IGNORED, Groups, Spelling, TokenBatch
 from elmo.pretrain.corpus.token_store import UNKNOWN
 from elmo.sources.masked import MaskedLm, MaskedOptions, random_masked
 
@@ -144,28 +139,44 @@ class LanguageModel(nn.Module):
         core = random_bilm(options, seed) if isinstance(options, BilmOptions) else random_masked(options, seed)
         return cls(core, OutputLayer.random(n_words, options.output_dim, seed))
 
+    def hidden(
+        self, batch: TokenBatch, spelled: Tensor, dtype: torch.dtype, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """What the output layer reads for each target of a batch, (targets, dim), and the targets, (targets,).
 
-def word_vectors(core: Bilm | MaskedLm, types: Tensor, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
+        Args:
+            batch: to read.
+            spelled: character ids of all words, (words, max_characters), on the model's device.
+            dtype: of all products.
+            dropout: see the core's `hidden`.
+        """
+        arrays = batch.types, batch.inputs, batch.places, batch.targets
+        types, inputs, places, targets = (upload(array, self.core.device) for array in arrays)
+        vectors = word_vectors(self.core, types, spelled.index_select(0, types), batch.groups, dtype)
+        return self.core.hidden(vectors, inputs, places, dropout), targets.flatten()
+
+
+def word_vectors(core: Bilm | MaskedLm, types: Tensor, spelled: Tensor, groups: Groups, dtype: torch.dtype) -> Tensor:
     """The encoder's vectors of distinct words, (types, projection_dim), computed in the precision `dtype`.
 
     Args:
         core: has the encoder.
         types: word numbers, (types,); numbers above the vocabulary have no row in a word table.
         spelled: their character ids, long spellings first, (types, max_characters).
-        profile: groups of similar length.
+        groups: of similar length.
         dtype: of all products.
     """
     encoder = core.encoder
     if isinstance(encoder, CharacterEncoder):
-        return _character_vectors(encoder, spelled, profile, dtype)
+        return _character_vectors(encoder, spelled, groups, dtype)
     rows = torch.where(types < encoder.words.num_embeddings, types, UNKNOWN)
     x = encoder.words.weight.index_select(0, rows).to(dtype)
     if isinstance(encoder.characters, CharacterEncoder):
-        x = torch.cat([x, _character_vectors(encoder.characters, spelled, profile, dtype)], dim=1)
+        x = torch.cat([x, _character_vectors(encoder.characters, spelled, groups, dtype)], dim=1)
     return _projected(encoder.projection, x, dtype)
 
 
-def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, profile: Profile, dtype: torch.dtype) -> Tensor:
+def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, groups: Groups, dtype: torch.dtype) -> Tensor:
     """Vectors of spelled words: all filters in one product; each group is cut to its longest word."""
     filters, widest = encoder.options.filters, max(width for width, _ in encoder.options.filters)
     # Narrow filters are padded to the widest with zeros: 14 % more arithmetic, but one product instead of seven.
@@ -173,7 +184,7 @@ def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, profile: Prof
     padded = [functional.pad(item.weight, (0, widest - item.kernel_size[0])) for item in convolutions]
     weight = torch.cat(padded).permute(2, 1, 0).flatten(0, 1).to(dtype)  # (widest * char_dim, n_filters)
     found, start = [], 0
-    for size, longest in profile:
+    for size, longest in groups:
         group = spelled[start : start + size]
         start += size
         n_windows = min(longest + 1, spelled.shape[1])
@@ -208,135 +219,30 @@ def _projected(layer: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
     return functional.linear(x, layer.weight.to(dtype), layer.bias.to(dtype))
 
 
-@dataclass(frozen=True)
-class Upload:
-    """A batch to be copied to the device, in two tensors.
+class TrainingLoss:
+    """The mean loss of a batch, with gradients.
 
-    Attributes:
-        numbers: types, inputs, targets and places, end to end.
-        scalars: the sampler's offset, and one over the predictions of the step.
-        shape: of the inputs; it decides the numbers of targets and places.
-        sizes: of the four parts of `numbers`.
-        profile: groups of the types.
-        tokens: words and ends of sentences read, over all processes.
-    """
-
-    numbers: Tensor
-    scalars: Tensor
-    shape: tuple[int, ...]
-    sizes: list[int]
-    profile: Profile
-    tokens: int
-
-    @classmethod
-    def of(cls, batch: TokenBatch, offset: float, pin: bool) -> Upload:
-        """Converts a batch, to pinned memory if `pin` is set."""
-        parts = [item.reshape(-1) for item in (batch.types, batch.inputs, batch.targets, batch.places)]
-        numbers = torch.from_numpy(np.concatenate(parts))
-        scalars = torch.tensor([offset, 1 / batch.predictions], dtype=torch.float64)
-        if pin:
-            numbers, scalars = numbers.pin_memory(), scalars.pin_memory()
-        return cls(numbers, scalars, batch.inputs.shape, list(map(len, parts)), batch.profile, batch.tokens)
-
-
-class Stepper:
-    """Computes the gradients of a batch into the parameters' `grad`.
-
-    Attributes:
-        gradient: all gradients in one vector; each parameter's `grad` is a view into it.
-        loss: this process's share of the mean loss of all predictions, set by a call.
+    Args:
+        model: to train, on its device.
+        spelling: of every word of the text.
+        negatives: size of the sample.
+        dropout: see the core's `hidden`.
+        dtype: of all products.
     """
 
     def __init__(
-        self,
-        model: LanguageModel,
-        spelling: Spelling,
-        negatives: int,
-        dropout: float,
-        dtype: torch.dtype,
-        captured: Profile | None = None,
-        rows: int = 0,
+        self, model: LanguageModel, spelling: Spelling, negatives: int, dropout: float, dtype: torch.dtype
     ) -> None:
-        """Prepares for a model on its device.
-
-        Args:
-            model: to train.
-            spelling: of every word of the text.
-            negatives: size of the sample.
-            dropout: see the model's `hidden`.
-            dtype: of all products.
-            captured: the profile of words of captured steps; None never captures.
-            rows: predictions in captured steps, padding included.
-        """
-        self._model = model
-        self._dropout = dropout
-        self._dtype = dtype
-        self._captured = captured
-        self._rows = rows
+        self._model, self._dropout, self._dtype = model, dropout, dtype
         device = model.core.device
-        self._device = device
         self._spelled = torch.from_numpy(spelling.ids).to(device)
         self._sampler = LogUniformSampler(len(model.output.weight), negatives).to(device)
-        self._parameters = list(model.parameters())
-        self.gradient = torch.zeros(sum(item.numel() for item in self._parameters), device=device)
-        parts = torch.split(self.gradient, [item.numel() for item in self._parameters])
-        self._gradients = [part.view_as(item) for part, item in zip(parts, self._parameters, strict=True)]
-        for parameter, part in zip(self._parameters, self._gradients, strict=True):
-            parameter.grad = part
-        self.loss = torch.zeros((), device=device)
-        self._graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
-        if captured is not None:
-            self._pool = torch.cuda.graph_pool_handle()
-            self._encode = torch.compile(word_vectors, dynamic=False)
-            self._loss_of = torch.compile(sampled_loss, dynamic=False)
 
-    def __call__(self, upload: Upload) -> None:
-        """Computes loss and gradients; call `torch.manual_seed` before it to fix the dropout."""
-        _, _, n_targets, _ = upload.sizes
-        if upload.profile == self._captured and n_targets <= self._rows:
-            self._replay(upload)
-            return
-        numbers = upload.numbers.to(self._device, non_blocking=True)
-        scalars = upload.scalars.to(self._device, non_blocking=True)
-        self._compute(numbers, scalars, upload, fixed=False)
-
-    def _replay(self, upload: Upload) -> None:
-        if upload.shape not in self._graphs:
-            self._graphs[upload.shape] = self._capture(upload)
-        graph, numbers, scalars = self._graphs[upload.shape]
-        numbers.copy_(upload.numbers, non_blocking=True)
-        scalars.copy_(upload.scalars, non_blocking=True)
-        graph.replay()
-
-    def _capture(self, upload: Upload) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        numbers, scalars = upload.numbers.to(self._device), upload.scalars.to(self._device)
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # a first run: libraries initialise, kernels are compiled
-            self._compute(numbers, scalars, upload, fixed=True)
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        # Graphs run one after the other and keep only gradients, so they can share memory. Threads that prepare batches
-        # may pin memory at the same time, hence the error mode.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            self._compute(numbers, scalars, upload, fixed=True)
-        return graph, numbers, scalars
-
-    def _compute(self, numbers: Tensor, scalars: Tensor, upload: Upload, fixed: bool) -> None:
-        """Loss and gradients; `fixed` pads all shapes to one number of predictions, so that they compile once."""
-        encode, loss_of = (self._encode, self._loss_of) if fixed else (word_vectors, sampled_loss)
-        types, inputs, targets, places = torch.split(numbers, upload.sizes)
-        spelled = self._spelled.index_select(0, types)
-        vectors = encode(self._model.core, types, spelled, upload.profile, self._dtype)
-        hidden = self._model.core.hidden(vectors, inputs.view(upload.shape), places, self._dropout)  # (targets, dim)
-        if fixed:
-            missing = self._rows - len(targets)
-            hidden = functional.pad(hidden, (0, 0, 0, missing))
-            targets = functional.pad(targets, (0, missing), value=IGNORED)
+    def __call__(self, batch: TokenBatch, offset: float) -> Tensor:
+        """The loss; `offset`, from [0, 1), decides the sample. Call `torch.manual_seed` before to fix the dropout."""
+        hidden, targets = self._model.hidden(batch, self._spelled, self._dtype, self._dropout)
         output, sampler = self._model.output, self._sampler
-        sampled = sampler.at(scalars[0])
-        there = targets != IGNORED
-        losses = loss_of(hidden, targets.clamp(min=0), sampled, output.weight, output.bias, sampler.log_expected)
-        loss = (losses * there).sum() * scalars[1].float()
-        torch._foreach_copy_(self._gradients, torch.autograd.grad(loss, self._parameters))
-        self.loss.copy_(loss.detach())
+        sampled = sampler.at(torch.full((), offset, dtype=torch.float64, device=hidden.device))
+        weights = output.weight, output.bias, sampler.log_expected
+        losses = sampled_loss(hidden, targets.clamp(min=0), sampled, *weights)
+        return (losses * (targets != IGNORED)).sum() / batch.predictions

@@ -27,8 +27,8 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.options import BilmOptions
 from elmo.common.errors import InputError
 from elmo.common.progress import Meter
-from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batcher, BatchPlan, JoinedBatcher, MaskedBatcher, Text
-from elmo.pretrain.language_model import LanguageModel, word_vectors
+from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batches, JoinedBatches, MaskedBatches, Text
+from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.settings import Settings
 from elmo.sources.masked import MaskedLm, MaskedOptions
 
@@ -48,7 +48,7 @@ class Objective(ABC):
         columns: names of the measured values, one for each direction of reading.
         terms: how it is measured.
         core: the class of the network.
-        batcher: the class of its batches.
+        batches: the class of its batches.
     """
 
     title: ClassVar[str]
@@ -56,7 +56,7 @@ class Objective(ABC):
     columns: ClassVar[tuple[str, ...]]
     terms: ClassVar[str]
     core: ClassVar[type[Bilm] | type[MaskedLm]]
-    batcher: ClassVar[type[Batcher]]
+    batches: ClassVar[type[Batches]]
 
     @abstractmethod
     def options(self, settings: Settings, vocabulary: list[str]) -> BilmOptions | MaskedOptions:
@@ -85,17 +85,12 @@ class Objective(ABC):
         if not len(text.sentences.tokens):
             raise InputError(f"{self.kind}: expected a text of at least one word, found none; give more text")
         device, columns = model.core.device, len(self.columns)
-        plan = BatchPlan(text.sentences, TOKENS_AT_ONCE, seed=None, marks=self.batcher.marks)
-        batcher = self.batcher(plan, text.spelling, text.n_targets)
+        batches = self.batches(text, TOKENS_AT_ONCE, seed=None)
+        spelled = torch.from_numpy(text.spelling.ids).to(device)
         losses, predictions = torch.zeros(columns, dtype=torch.float64, device=device), 0
-        for batch in (batch for step in range(len(plan)) for batch in batcher.measured(step)):
-            arrays = text.spelling.ids[batch.types], batch.types, batch.inputs, batch.places, batch.targets
-            spelled, types, inputs, places, targets = (torch.from_numpy(array).to(device) for array in arrays)
-            vectors = word_vectors(model.core, types, spelled, batch.profile, dtype)
-            hidden = model.core.hidden(vectors, inputs, places, dropout=0.0)
-            for column, (read, wanted) in enumerate(
-                zip(hidden.chunk(columns), targets.flatten().chunk(columns), strict=True)
-            ):
+        for batch in (batch for step in range(len(batches)) for batch in batches.measured(step)):
+            hidden, targets = model.hidden(batch, spelled, dtype)
+            for column, (read, wanted) in enumerate(zip(hidden.chunk(columns), targets.chunk(columns), strict=True)):
                 there = wanted != IGNORED
                 losses[column] -= model.output.log_likelihood(read[there], wanted[there]).sum(dtype=torch.float64)
             predictions += batch.predictions
@@ -122,7 +117,7 @@ class NextWords(Objective):
 
     title, kind, columns = "biLM", "perplexity", ("forward", "backward")
     terms = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
-    core, batcher = Bilm, JoinedBatcher
+    core, batches = Bilm, JoinedBatches
 
     def options(self, settings: Settings, vocabulary: list[str]) -> BilmOptions:
         """The options of a new biLM."""
@@ -143,7 +138,7 @@ class MaskedWords(Objective):
 
     title, kind, columns = "masked LM", "masked loss", ("masked_loss",)
     terms = f"full softmax, every word predicted once, one in {MASKED_STRIDE} masked at a time, cased, <UNK> predicted"
-    core, batcher = MaskedLm, MaskedBatcher
+    core, batches = MaskedLm, MaskedBatches
 
     def options(self, settings: Settings, vocabulary: list[str]) -> MaskedOptions:
         """The options of a new masked LM, with the encoder and output width of the biLM of these settings."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from elmo.pretrain.export import Output, card, export, find_output, hardware, lo
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
 from elmo.pretrain.settings import Settings
-from elmo.pretrain.train import CurveRow, RunFolder, Workers, check_finite, precision, started, train
+from elmo.pretrain.train import CurveRow, RunFolder, precision, require_finite, train
 
 
 class Given(NamedTuple):
@@ -55,22 +55,20 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     if settings.wandb is not None:
         check_project(settings.wandb)
     given = _given(settings)  # loaded early, so that errors come before the text is read
+    options = OBJECTIVES[settings.objective].options
     if given.model is None:
-        OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
-    device = choose_device(settings.device)
-    out = Path(settings.out)
+        options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
+    device, out = choose_device(settings.device), Path(settings.out)
     out.mkdir(parents=True, exist_ok=True)  # fails early if it cannot be written, since reading text may take long
+    shared = {name: value for name, value in vars(settings).items() if name in CorpusSettings.__dataclass_fields__}
+    wanted = CorpusSettings(settings.corpus, **shared, recase=settings.training.recase)
+    store = build_store(wanted, settings.store or out / "store", console)
     busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
     full = f"{out}: no room left on this disk. Make room and run again: it continues from the last checkpoint"
-    with started(device.type == "cuda") as workers:
-        shown = console if workers.first else Console(quiet=True)
-        store = _store(settings, shown, workers)
-        with alone(out / "lock", busy) if workers.first else nullcontext(), explain_full_disk(full):
-            model, vocabulary = given.model, given.vocabulary or store.vocabulary()
-            if model is None:
-                options = OBJECTIVES[settings.objective].options(settings, vocabulary)
-                model = LanguageModel.random(options, len(vocabulary), settings.seed)
-            _pretrain(settings, model.to(device), vocabulary, given.taken, store, command, shown, workers)
+    with alone(out / "lock", busy), explain_full_disk(full):
+        vocabulary = given.vocabulary or store.vocabulary()
+        model = given.model or LanguageModel.random(options(settings, vocabulary), len(vocabulary), settings.seed)
+        _pretrain(settings, model.to(device), vocabulary, given.taken, store, command, console)
 
 
 def _pretrain(
@@ -81,12 +79,9 @@ def _pretrain(
     store: TokenStore,
     command: list[str],
     console: Console,
-    workers: Workers,
 ) -> None:
     out, device, objective = Path(settings.out), model.core.device, OBJECTIVES[settings.objective]
-    identity = settings.identity() | {"store": store.fingerprint, "processes": workers.world} | taken
-    # Two checkpoints of weights and both averages, and two exports, in single precision.
-    folder = RunFolder(out, identity, 4 * 9 * _size(model))
+    folder = RunFolder(out, settings.identity() | {"store": store.fingerprint} | taken)
     if (made := folder.made_with()) is not None:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / made['name'] / 'card.md'}")
         if (weights := made.get("export", {}).get("weights", "float16")) != settings.export.weights:
@@ -101,64 +96,46 @@ def _pretrain(
         if not len(heldout.sentences):
             return None
         with Meter(console, f"{objective.kind} {title}".strip(), heldout.predictions) as meter:
-            return objective.measure(model, heldout, dtype, meter)
+            measured = objective.measure(model, heldout, dtype, meter)
+        require_finite({f"the {objective.kind} {title or 'of the trained model'}": sum(measured.values())})
+        return measured
 
-    before = measure(model, "before training") if settings.init and workers.first else None
-    workers.wait()
-    with _watching(settings, workers) as watch:
-        position = train(model, train_text, heldout, settings, folder, console, workers, watch)
-    if workers.first:
-        trained = measure(model, "", precision(settings.training.precision, device))
-        check_finite(objective, trained, "the trained model")
-        print_line(console, f"exporting to {out / 'export'}")
-        output = Output(model.output, vocabulary, settings.tokenise)
-        target = export(model.core, output, out / "export", settings.name, settings.export.weights)
-        files = load_model(target)[0].to(device)
-        exported = measure(files, "of exported files")
-        check_finite(objective, exported, f"the exported files, {target}, in {settings.export.weights}")
-        measured = {"before": before, "trained": trained, "exported": exported}
-        facts = {
-            "command": command,
-            "settings": asdict(settings),
-            "sources": store.header["sources"],
-            "exclude": store.header.get("exclude", []),
-            "counts": store.header["counts"],
-            "vocabulary": len(vocabulary),
-            "parameters": _size(model.core),
-            "hardware": hardware(device, workers.world),
-            "position": asdict(position),
-            "passes": position.tokens / train_text.predictions,
-            "tokens_per_second": position.tokens_per_second,
-            objective.kind.replace(" ", "_"): {name: values for name, values in measured.items() if values},
-        }
-        with replacing(target / "card.md") as partial:
-            partial.write_text(card(facts), encoding="utf-8")
-        folder.finish(facts)
-        spent = f"{position.step:,} steps, {position.tokens:,} tokens, {position.seconds / 60:.1f} minutes"
-        print_line(console, f"{spent}, {position.tokens_per_second:,.0f} tokens/s")
-        for name, values in measured.items():
-            if values:
-                print_line(console, f"{name}: {objective.describe(values)}")
-        print_line(console, f"{objective.title}: {target}")
-        if facts["passes"] < 1:
-            title, read = objective.title, f"{facts['passes']:.2%} of its text, less than one pass"
-            warning = f"warning: this {title} read {read}; do not judge from it what a {title} contributes to a task"
-            print_line(console, warning, style="yellow")
-    workers.wait()
-
-
-def _size(module: torch.nn.Module) -> int:
-    return sum(item.numel() for item in module.parameters())
-
-
-def _store(settings: Settings, console: Console, workers: Workers) -> TokenStore:
-    """The token store; the first process builds it, the others wait."""
-    folder = Path(settings.store or Path(settings.out) / "store")
-    shared = {name: value for name, value in vars(settings).items() if name in CorpusSettings.__dataclass_fields__}
-    wanted = CorpusSettings(settings.corpus, **shared, recase=settings.training.recase)  # checked in every process
-    built = build_store(wanted, folder, console) if workers.first else None
-    workers.wait()
-    return TokenStore.open(folder) if built is None else built
+    before = measure(model, "before training") if settings.init else None
+    with _watching(settings) as watch:
+        position = train(model, train_text, heldout, settings, folder, console, watch)
+    trained = measure(model, "", precision(settings.training.precision, device))
+    print_line(console, f"exporting to {out / 'export'}")
+    output = Output(model.output, vocabulary, settings.tokenise)
+    target = export(model.core, output, out / "export", settings.name, settings.export.weights)
+    exported = measure(load_model(target)[0].to(device), "of exported files")
+    results = {"before": before, "trained": trained, "exported": exported}
+    facts = {
+        "command": command,
+        "settings": asdict(settings),
+        "sources": store.header["sources"],
+        "exclude": store.header.get("exclude", []),
+        "counts": store.header["counts"],
+        "vocabulary": len(vocabulary),
+        "parameters": sum(item.numel() for item in model.core.parameters()),
+        "hardware": hardware(device),
+        "position": asdict(position),
+        "passes": position.tokens / train_text.predictions,
+        "tokens_per_second": position.tokens_per_second,
+        objective.kind.replace(" ", "_"): {name: values for name, values in results.items() if values},
+    }
+    with replacing(target / "card.md") as partial:
+        partial.write_text(card(facts), encoding="utf-8")
+    folder.finish(facts)
+    spent = f"{position.step:,} steps, {position.tokens:,} tokens, {position.seconds / 60:.1f} minutes"
+    print_line(console, f"{spent}, {position.tokens_per_second:,.0f} tokens/s")
+    for name, values in results.items():
+        if values:
+            print_line(console, f"{name}: {objective.describe(values)}")
+    print_line(console, f"{objective.title}: {target}")
+    if facts["passes"] < 1:
+        title, read = objective.title, f"{facts['passes']:.2%} of its text, less than one pass"
+        warning = f"warning: this {title} read {read}; do not judge from it what a {title} contributes to a task"
+        print_line(console, warning, style="yellow")
 
 
 def _given(settings: Settings) -> Given:
@@ -188,19 +165,19 @@ def _given(settings: Settings) -> Given:
 
 
 @contextmanager
-def _watching(settings: Settings, workers: Workers) -> Iterator[Callable[[CurveRow], None] | None]:
-    """A function that sends the learning curve to Weights & Biases and TensorBoard, or None."""
-    senders: list[Callable[[dict[str, float], int], None]] = []
+def _watching(settings: Settings) -> Iterator[Callable[[CurveRow], None]]:
+    """A function that sends the learning curve to Weights & Biases and TensorBoard, as far as they are wanted."""
     with ExitStack() as logs:
-        if settings.wandb is not None and workers.first:
+        run = events = None
+        if settings.wandb is not None:
             run = logs.enter_context(start_wandb(settings.wandb, Path(settings.out), settings.identity()))
-            senders.append(lambda values, step: run.log(values, step=step))
-        if settings.tensorboard and workers.first:
-            folder = Path(settings.out) / "tensorboard"
-            senders.append(logs.enter_context(closing(EventFile(folder, settings.identity()))).values)
+        if settings.tensorboard:
+            events = logs.enter_context(closing(EventFile(Path(settings.out) / "tensorboard", settings.identity())))
 
         def send(row: CurveRow) -> None:
-            for sender in senders:
-                sender({name: value for name, value in row.items() if value is not None}, int(row["step"] or 0))
+            if run:
+                run.log({name: value for name, value in row.items() if value is not None}, step=row["step"])
+            if events:
+                events.values(row, row["step"])
 
-        yield send if senders else None
+        yield send

@@ -24,8 +24,8 @@ class Budget:
     Attributes:
         steps: optimiser steps.
         tokens: words and ends of sentences read: for a biLM, predictions in each direction.
-        minutes: of training, including the measure of held-out text, but not preparing the corpus and compiling for
-            the GPU. The only budget whose end depends on the machine.
+        minutes: of training, including the measure of held-out text, but not preparing the corpus. The only
+            budget whose end depends on the machine.
     """
 
     steps: int | None = None
@@ -117,7 +117,7 @@ class Training:
     """How to train.
 
     Attributes:
-        batch_tokens: positions in a step and process, padding included.
+        batch_tokens: positions in a step, padding included.
         negatives: sampled words per softmax; the vocabulary size or more means the full softmax.
         dropout: on the inputs of each LSTM layer and of the softmax; of a masked LM see `MaskedLm.layers`.
         learning_rate: highest, after the warm-up.
@@ -126,8 +126,6 @@ class Training:
         beta2: Adam's average of squared gradients.
         clip_norm: upper bound of the gradient norm.
         precision: bfloat16 or float32, of all products; "auto" is bfloat16 on a GPU.
-        compile: whether a GPU compiles and captures its steps. It takes a minute at the start and saves more on long
-            runs.
         log_every: steps between lines of curve.csv.
         evaluate_every: steps between held-out perplexities; 0 leaves only the one at the end.
         evaluate_sentences: held-out sentences for these; the one at the end uses all.
@@ -146,7 +144,6 @@ class Training:
     beta2: float = 0.99
     clip_norm: float = 1.0
     precision: str = "auto"
-    compile: bool = True
     log_every: int = 50
     evaluate_every: int = 1000
     evaluate_sentences: int = 2000
@@ -277,7 +274,7 @@ class Settings:
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         of_text = ("corpus", "exclude", "workers", "store", "heldout_seed", "training.recase")
         of_export = ("name", "licence", "export.weights")
-        for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard", "training.compile"):
+        for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard"):
             del flat[name]
         if self.vocabulary_of is None:  # as in runs from before these settings existed
             del flat["vocabulary_of"]

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,78 +21,20 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import TaskProgressColumn
-from torch import distributed
 
 from elmo.common.errors import InputError
-from elmo.common.files import read_own_json, replacing, require_space, write_json
+from elmo.common.files import read_own_json, replacing, write_json
 from elmo.common.processes import ahead
 from elmo.common.progress import print_line, progress_bar
 from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
-from elmo.pretrain.batches import Batcher, BatchPlan, Text
+from elmo.pretrain.batches import Text
 from elmo.pretrain.corpus.token_store import Sentences, require
-from elmo.pretrain.language_model import LanguageModel, Stepper, Upload
-from elmo.pretrain.objective import OBJECTIVES, Measured, Objective
+from elmo.pretrain.language_model import LanguageModel, TrainingLoss
+from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.settings import Settings, Training
 
 PREPARED = 16  # steps prepared ahead
 PREPARERS = 3  # threads that prepare them
-REMEDY = "Try a lower training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
-
-
-LONGEST_WAIT = timedelta(days=7)  # the first process may build a store of a large text
-
-
-@dataclass(frozen=True)
-class Workers:
-    """The rank of this process, the number of processes, and the group in which they wait for each other."""
-
-    rank: int = 0
-    world: int = 1
-    waiting: distributed.ProcessGroup | None = None
-
-    @property
-    def first(self) -> bool:
-        """Whether this process writes files and prints."""
-        return self.rank == 0
-
-    def sum(self, tensor: torch.Tensor) -> None:
-        """Sums a tensor over all processes, in place."""
-        if self.world > 1:
-            distributed.all_reduce(tensor)
-
-    def agree(self, value: float) -> float:
-        """The value of the first process: clocks differ, and all must stop at the same step."""
-        if self.world == 1:
-            return value
-        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-        shared = torch.tensor([value], dtype=torch.float64, device=device)
-        distributed.broadcast(shared, src=0)
-        return float(shared)
-
-    def wait(self) -> None:
-        """Waits for all processes, as long as it takes: torchrun ends them all when one of them fails."""
-        if self.world > 1:
-            distributed.barrier(self.waiting)
-
-
-ALONE = Workers()
-
-
-@contextmanager
-def started(cuda: bool) -> Iterator[Workers]:
-    """The processes that torchrun started, or a single one."""
-    if "LOCAL_RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
-        yield ALONE
-        return
-    if cuda:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("nccl" if cuda else "gloo")
-    try:
-        # A group of its own: gradients keep torch's limit of minutes, after which a process that hangs is reported.
-        waiting = distributed.new_group(timeout=LONGEST_WAIT, backend="gloo")
-        yield Workers(distributed.get_rank(), distributed.get_world_size(), waiting)
-    finally:
-        distributed.destroy_process_group()
 
 
 def learning_rate(training: Training, progress: float) -> float:
@@ -127,7 +66,6 @@ def train(
     settings: Settings,
     folder: RunFolder,
     console: Console,
-    workers: Workers = ALONE,
     watch: Callable[[CurveRow], None] | None = None,
 ) -> Position:
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
@@ -139,178 +77,95 @@ def train(
         settings: of the run.
         folder: of the run.
         console: for progress.
-        workers: the processes of a parallel run.
-        watch: called with every row of the curve, on the first process.
+        watch: called with every row of the curve.
     """
     training, budget, seed = settings.training, settings.budget, settings.seed
-    objective = OBJECTIVES[settings.objective]
-    device = model.core.device
+    objective, device = OBJECTIVES[settings.objective], model.core.device
     dtype = precision(training.precision, device)
     optimiser = optimiser_of(model, training)
     position = folder.load(model, optimiser)
-    if workers.first:
-        folder.keep_curve_until(position.step)
-    plan = BatchPlan(train_text.sentences, training.batch_tokens * workers.world, seed, objective.batcher.marks)
-    shared = plan, train_text.spelling, train_text.n_targets, workers.rank, workers.world
-    batcher = objective.batcher(*shared, seed=seed, chosen=settings.masked.chosen)
-    captures = training.compile and device.type == "cuda"
-    if captures:
-        batcher = replace(batcher, profile=batcher.common_profile())
-    stepper = Stepper(
-        model,
-        train_text.spelling,
-        training.negatives,
-        training.dropout,
-        dtype,
-        captured=batcher.profile,
-        # Shares of parallel processes are rounded up to whole sentences.
-        rows=batcher.most_predictions(training.batch_tokens + 256 * (workers.world > 1)),
-    )
-
-    def spent() -> float:
-        share = budget.progress(position.step, position.tokens, position.seconds)
-        return share if budget.minutes is None else workers.agree(share)  # clocks differ
-
-    progress = spent()
-    if captures and progress < 1:
-        _warm_up(stepper, batcher, console)
-    sample = _sample(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
-    losses = torch.zeros(training.log_every, device=device)
-    intervals = training.log_every, training.evaluate_every, training.checkpoint_every
+    folder.keep_curve_until(position.step)
+    batches = objective.batches(train_text, training.batch_tokens, seed, settings.masked.chosen)
+    loss_of = TrainingLoss(model, train_text.spelling, training.negatives, training.dropout, dtype)
+    sample = _first(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
+    losses: list[torch.Tensor] = []  # on the device, since the last row of the curve
     began, logged = time.monotonic() - position.seconds, replace(position)
+
+    def due(every: int) -> bool:
+        return every > 0 and position.step % every == 0
+
+    progress = budget.progress(position.step, position.tokens, position.seconds)
     bar = progress_bar(console, TaskProgressColumn())
     bar.add_task("training", total=1.0)
-    with closing(_prepared(batcher, seed, position.step, pin=device.type == "cuda")) as uploads, bar:
+    with ThreadPoolExecutor(PREPARERS) as pool, bar:
+        made = ahead(pool, batches, count(position.step), PREPARED)
         while progress < 1:
             rate = learning_rate(training, progress)
             for group in optimiser.param_groups:
                 group["lr"] = rate
-            torch.manual_seed(_mixed(seed, position.step, workers.rank))
-            upload = next(uploads)
-            stepper(upload)
-            workers.sum(stepper.gradient)
-            _clip(stepper.gradient, training.clip_norm)
+            drawn = np.random.SeedSequence((seed, 2, position.step, 0)).generate_state(1, np.uint64)
+            torch.manual_seed(int(drawn[0] >> 1))
+            batch = next(made)
+            optimiser.zero_grad()
+            loss = loss_of(batch, float(np.random.default_rng((seed, 1, position.step)).random()))
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
             optimiser.step()
-            losses[position.step % training.log_every] = stepper.loss
+            losses.append(loss.detach())
             position.step += 1
-            position.tokens += upload.tokens
+            position.tokens += batch.tokens
             position.seconds = time.monotonic() - began
-            progress = spent()
-            if progress >= 1 or any(_due(every, position.step) for every in intervals):
-                workers.sum(losses)
-                n = position.step - logged.step
-                recent = losses.roll(-(position.step % training.log_every))[-n:].tolist()  # waits for the device
-                losses.zero_()
-                position.seconds = time.monotonic() - began
-                progress = spent()
-                last = progress >= 1
-                _check(recent, position, rate)
-                evaluates = sample is not None and (last or _due(training.evaluate_every, position.step))
-                measured = objective.measure(model, sample, dtype) if sample is not None and evaluates else None
-                check_finite(objective, measured, f"held-out text at step {position.step}")
-                saves = last or _due(training.checkpoint_every, position.step)
-                if saves:
-                    _check_weights(model, position)
-                if workers.first:
-                    row = {
-                        "step": position.step,
-                        "tokens": position.tokens,
-                        "seconds": position.seconds,
-                        "loss": sum(recent) / n,
-                        "learning_rate": rate,
-                        "tokens_per_second": (position.tokens - logged.tokens)
-                        / max(position.seconds - logged.seconds, 1e-9),
-                        **{name: measured[name] if measured else None for name in objective.columns},
-                    }
-                    folder.log(row)
-                    state = f"step {row['step']:,}  loss {row['loss']:.3f}  {row['tokens_per_second']:,.0f} tokens/s"
-                    bar.update(bar.task_ids[0], completed=progress, description=state)
-                    if measured or last:
-                        held = f"  held-out {objective.brief(measured)}" if measured else ""
-                        done = f"{100 * min(progress, 1):5.1f} %  {state}  {position.seconds:,.0f} s{held}"
-                        print_line(console, done)
-                    if watch is not None:
-                        watch(row)
-                    if saves:
-                        folder.save(model, optimiser, position)
-                logged = replace(position)
+            progress = budget.progress(position.step, position.tokens, position.seconds)
+            last, evaluates, saves = progress >= 1, due(training.evaluate_every), due(training.checkpoint_every)
+            if not (last or evaluates or saves or due(training.log_every)):
+                continue
+            recent = torch.stack(losses).tolist()  # waits for the device
+            losses.clear()
+            position.seconds = time.monotonic() - began
+            require_finite({f"the loss at step {logged.step + i}": value for i, value in enumerate(recent)})
+            measured = objective.measure(model, sample, dtype) if sample and (last or evaluates) else None
+            if measured:
+                require_finite(
+                    {f"the {objective.kind} of held-out text at step {position.step}": sum(measured.values())}
+                )
+            values = {name: measured[name] if measured else None for name in objective.columns}
+            seconds = max(position.seconds - logged.seconds, 1e-9)
+            row = asdict(position) | {"loss": sum(recent) / len(recent), "learning_rate": rate}
+            row |= {"tokens_per_second": (position.tokens - logged.tokens) / seconds, **values}
+            if last or saves:  # a step can make weights infinite although its loss is finite
+                weights = model.named_parameters()
+                require_finite({f"{name} after step {position.step}": weight for name, weight in weights})
+            folder.log(row)
+            state = f"step {row['step']:,}  loss {row['loss']:.3f}  {row['tokens_per_second']:,.0f} tokens/s"
+            bar.update(bar.task_ids[0], completed=progress, description=state)
+            if measured or last:
+                held = f"  held-out {objective.brief(measured)}" if measured else ""
+                print_line(console, f"{100 * min(progress, 1):5.1f} %  {state}  {position.seconds:,.0f} s{held}")
+            if watch is not None:
+                watch(row)
+            if last or saves:
+                folder.save(model, optimiser, position)
+            logged = replace(position)
     return position
 
 
-def _prepared(batcher: Batcher, seed: int, first: int, pin: bool) -> Generator[Upload, None, None]:
-    """Yields the batches from a step on, prepared ahead by threads."""
-
-    def prepare(step: int) -> Upload:
-        offset = float(np.random.default_rng((seed, 1, step)).random())
-        return Upload.of(batcher(step), offset, pin)
-
-    with ThreadPoolExecutor(PREPARERS) as pool:
-        yield from ahead(pool, prepare, count(first), PREPARED)
-
-
-def _warm_up(stepper: Stepper, batcher: Batcher, console: Console) -> None:
-    """Compiles and captures frequent shapes before the clock starts; the weights do not change."""
-    began = time.monotonic()
-    wanted = set(batcher.plan.steps[:40])
-    for step in range(min(len(batcher.plan), 400)):
-        steps, _, _ = batcher.plan.batch(step)
-        if steps in wanted:
-            upload = Upload.of(batcher(step), 0.5, pin=False)
-            if upload.profile == batcher.profile:
-                stepper(upload)
-                wanted.remove(steps)
-    torch.cuda.synchronize()
-    print_line(console, f"compiled and captured in {time.monotonic() - began:.0f} s")
-
-
-def _mixed(seed: int, step: int, rank: int) -> int:
-    """One random seed from all three."""
-    return int(np.random.SeedSequence((seed, 2, step, rank)).generate_state(1, np.uint64)[0] >> 1)
-
-
-def _clip(gradient: torch.Tensor, bound: float) -> None:
-    """Scales a gradient down to a maximal norm without waiting for the device."""
-    gradient.mul_((bound / (gradient.norm() + 1e-6)).clamp(max=1.0))
-
-
-def _sample(text: Text, n: int) -> Text:
+def _first(text: Text, n: int) -> Text:
     """The first n sentences of a text."""
     offsets = text.sentences.offsets[: n + 1]
     return replace(text, sentences=Sentences(text.sentences.tokens[: offsets[-1]], offsets))
 
 
-def _due(every: int, step: int) -> bool:
-    return every > 0 and step % every == 0
+def require_finite(values: Mapping[str, float | torch.Tensor | None]) -> None:
+    """Raises an InputError for the first number, or tensor, that is or has NaN or infinity; keys say what it is."""
+    for name, value in values.items():
+        if not torch.as_tensor(value).isfinite().all():
+            raise InputError(
+                f"{name} is NaN or infinite: the training diverged, and this is not saved. Try a lower "
+                "training.learning_rate or clip_norm, or a longer training.warmup, in another out=DIR"
+            )
 
 
-def _check(losses: list[float], position: Position, rate: float) -> None:
-    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    if bad is not None:
-        step = position.step - len(losses) + bad
-        earlier = ", ".join(f"{loss:.3f}" for loss in losses[max(0, bad - 5) : bad]) or "none since the last check"
-        raise InputError(
-            f"the loss is {losses[bad]} at step {step} (learning rate {rate:.2g}; losses before it: {earlier}). "
-            f"The last checkpoint is from before that step. {REMEDY}"
-        )
-
-
-def _check_weights(model: LanguageModel, position: Position) -> None:
-    """Rejects NaN and infinite weights: a step can produce them although its loss is finite."""
-    bad = next((name for name, item in model.named_parameters() if not item.isfinite().all()), None)
-    if bad is not None:
-        raise InputError(
-            f"{bad} has NaN or infinite values after step {position.step}; no checkpoint of them is written. {REMEDY}"
-        )
-
-
-def check_finite(objective: Objective, measured: Measured | None, of: str) -> None:
-    """Rejects a held-out value that is NaN or infinite."""
-    for value in (measured[name] for name in objective.columns if measured):
-        if not math.isfinite(value):
-            raise InputError(f"the {objective.kind} of {of} is {value}. {REMEDY}")
-
-
-CurveRow = Mapping[str, float | None]
+CurveRow = Mapping[str, Any]
 """A line of the learning curve: step, tokens (words and ends of sentences read), seconds of training over all
 resumptions, loss (the mean since the previous line, in nats; with sampled negatives it is below a full softmax's),
 learning_rate, tokens_per_second (since the previous line), and the objective's columns on held-out text, None if not
@@ -334,23 +189,18 @@ class Position:
 class RunFolder:
     """Files of one run."""
 
-    def __init__(self, path: Path, identity: Mapping[str, Any], space: int) -> None:
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         """Claims a folder for a run, or checks that it belongs to the same run.
 
         Args:
             path: the folder.
             identity: settings that decide the result; a folder with other ones is rejected.
-            space: bytes that the run will need.
         """
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         claim = path / "run.json"
         if claim.exists():
-            hashes = {key: value for key, value in identity.items() if key.endswith(".sha256")}
-            require(path, "settings", hashes | read_own_json(claim), identity)  # older runs did not store them
-        elif (path / "checkpoint.pt").exists() or (path / "curve.csv").exists():
-            raise InputError(f"{path}: contains a run without its run.json; name another folder for this run")
-        require_space(path, space, "this run", "make room or name a folder on another disk")
+            require(path, "settings", read_own_json(claim), identity)
         write_json(claim, identity)
 
     def made_with(self) -> dict[str, Any] | None:
@@ -381,15 +231,14 @@ class RunFolder:
         return Position(**content["position"])
 
     def keep_curve_until(self, step: int) -> None:
-        """Drops lines of the curve after a step: a killed run lost that work."""
+        """Drops lines of the curve after a step, work that a killed run lost, and one that was cut off."""
         path = self.path / "curve.csv"
         if path.exists():
-            lines = path.read_bytes().splitlines(keepends=True)
-            header, *rows = [line for line in lines if line.endswith(b"\n")] or [b""]  # a full disk cuts the last one
+            header, *rows = path.read_bytes().splitlines(keepends=True) or [b""]
             steps = [row.partition(b",")[0] for row in rows]
             kept = [row for row, at in zip(rows, steps, strict=True) if at.isdigit() and int(at) <= step]
             with replacing(path) as partial:
-                partial.write_bytes(header + b"".join(kept))
+                partial.write_bytes(header + b"".join(row for row in kept if row.endswith(b"\n")))
 
     def log(self, row: CurveRow) -> None:
         """Adds a line to curve.csv."""

@@ -21,7 +21,7 @@ by spaces. No labels, nothing of dev or test. To tune a biLM on it and use that:
 
   python -m tasks.text task=ner data=paper > ner.txt
   python -m elmo.pretrain init=small corpus=ner.txt out=tuned name=small-ner budget.tokens=600000 \\
-      heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002 training.compile=false
+      heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002
   python -m tasks.run task=ner data=paper features=elmo features.elmo.weights=tuned/export/small-ner
 
 600000 is three times CoNLL-2003's 197,521 words. For your own dataset, use data=PATH.yaml."""

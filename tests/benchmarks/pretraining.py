@@ -1,6 +1,6 @@
 """Benchmark of pretraining on a GPU, in tokens a second by batch size: `python -m tests.benchmarks.pretraining`.
 
-It takes 100 seconds. It runs the training loop of the command, compiled and captured, on made-up text with the lengths
+It takes 100 seconds. It runs the training loop of the command, on made-up text with the lengths
 and frequencies of running text, or on a token store (--store DIR, such as a run's OUT/store). The steady speed is the
 median of the curve's rows from the third on; a token is a prediction in each direction.
 """
@@ -53,7 +53,7 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory() as name:
-        folder = RunFolder(Path(name) / "run", {}, 0)
+        folder = RunFolder(Path(name) / "run", {})
         console = Console(quiet=True)
         settings = Settings(training=training, budget=Budget(steps=steps))
         end = train(model, text, None, settings, folder, console, watch=curve.append)
@@ -63,7 +63,7 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
     peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else 0.0
     print(
         f"{size}, {batch_tokens:,} positions a step: {speed:,.0f} tokens/s steady, {step_ms:.1f} ms a step, "
-        f"peak {peak:.1f} GB, loss {curve[0]['loss']:.2f} to {curve[-1]['loss']:.2f}, {whole:.0f} s with compiling",
+        f"peak {peak:.1f} GB, loss {curve[0]['loss']:.2f} to {curve[-1]['loss']:.2f}, {whole:.0f} s",
         flush=True,
     )
 

@@ -180,19 +180,19 @@ def _model():
 
 
 def _make_run(folder):
-    RunFolder(folder, {"seed": 1, "text.sha256": SHA256}, 0)
+    RunFolder(folder, {"seed": 1, "text.sha256": SHA256})
     (folder / "curve.csv").write_text("step,loss\n1,0.5\n2,0.4\n")
     model, optimiser = _model()
     model(torch.ones(1, 2)).sum().backward()
     optimiser.step()
-    run = RunFolder(folder, {"seed": 1, "text.sha256": SHA256}, 0)
+    run = RunFolder(folder, {"seed": 1, "text.sha256": SHA256})
     run.save(model, optimiser, Position(2, 20, 1.5))
     run.finish({"settings": {"name": "tiny", "export": {"weights": "int8"}}})
     return sorted(folder.iterdir())
 
 
 def _read_run(path):
-    run = RunFolder(path.parent, {"seed": 1, "text.sha256": SHA256}, 0)
+    run = RunFolder(path.parent, {"seed": 1, "text.sha256": SHA256})
     run.made_with()
     run.keep_curve_until(run.load(*_model()).step)
 

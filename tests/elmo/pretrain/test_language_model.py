@@ -12,9 +12,9 @@ import torch
 from elmo import SIZES, BilmOptions
 from elmo.bilm.encoder import CharacterEncoder
 from elmo.bilm.recurrence import both_directions
-from elmo.pretrain.batches import IGNORED, BatchPlan, JoinedBatcher, Spelling, rounded, text_of_words
+from elmo.pretrain.batches import IGNORED, JoinedBatches, Spelling, rounded, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.language_model import LanguageModel, Stepper, Upload, word_vectors
+from elmo.pretrain.language_model import LanguageModel, word_vectors
 
 SENTENCES = [
     sentence.split()
@@ -42,16 +42,15 @@ OPTIONS = {
 def test_layers_equal_those_of_the_frozen_bilm(name):
     model = LanguageModel.random(OPTIONS[name], len(VOCABULARY), seed=1)
     text = text_of_words(SENTENCES, VOCABULARY, 50)
-    plan = BatchPlan(text.sentences, 64, seed=None)
-    batcher = JoinedBatcher(plan, text.spelling, text.n_targets)
+    batches = JoinedBatches(text, 64, seed=None)
     frozen = model.core.layers(SENTENCES)
     seen = []
-    for step in range(len(plan)):
-        batch, (_, _, chosen) = batcher(step), plan.batch(step)
+    for step in range(len(batches)):
+        batch, (_, chosen) = batches(step), batches.sentences(step)
         spelled = torch.from_numpy(text.spelling.ids[batch.types])
         types = torch.from_numpy(batch.types)
         with torch.no_grad():
-            vectors = word_vectors(model.core, types, spelled, batch.profile, torch.float32)
+            vectors = word_vectors(model.core, types, spelled, batch.groups, torch.float32)
             layers = model.core.lstm_layers(vectors, torch.from_numpy(batch.inputs))
         for row, sentence in enumerate(chosen):
             n = len(SENTENCES[sentence])
@@ -67,7 +66,7 @@ def test_layers_equal_those_of_the_frozen_bilm(name):
 
 def test_batches_read_and_predict_what_the_definition_says():
     text = text_of_words([["the", "new", "cat"], ["a"]], VOCABULARY, 50)
-    batch = JoinedBatcher(BatchPlan(text.sentences, 8, seed=None), text.spelling, text.n_targets)(0)
+    batch = JoinedBatches(text, 8, seed=None)(0)
     words = [*VOCABULARY, "new"]
     read = [[words[batch.types[i]] for i in batch.inputs[d, :, 0]] for d in (0, 1)]
     assert read == [["<S>", "the", "new", "cat"], ["</S>", "cat", "new", "the"]]
@@ -80,20 +79,20 @@ def test_batches_read_and_predict_what_the_definition_says():
 def test_every_epoch_has_every_sentence_once_in_a_new_order():
     rng = np.random.default_rng(0)
     text = text_of_words([["w"] * int(n) for n in rng.integers(1, 90, 500)], [*SPECIALS, "w"], 50)
-    plan = BatchPlan(text.sentences, 256, seed=5)
+    plan = JoinedBatches(text, 256, seed=5)
     lengths = np.diff(text.sentences.offsets)
     epochs = []
     for epoch in range(2):
-        batches = [plan.batch(epoch * len(plan) + i) for i in range(len(plan))]
-        for steps, rows, chosen in batches:
-            assert len(chosen) <= rows == max(1, 256 // steps)
+        batches = [plan.sentences(epoch * len(plan) + i) for i in range(len(plan))]
+        for steps, chosen in batches:
+            assert len(chosen) <= max(1, 256 // steps)
             assert (lengths[chosen] + 1 <= steps).all()
-        epochs.append(np.concatenate([chosen for _, _, chosen in batches]))
+        epochs.append(np.concatenate([chosen for _, chosen in batches]))
         assert sorted(epochs[-1]) == list(range(500))
     assert (epochs[0] != epochs[1]).any()
-    again = BatchPlan(text.sentences, 256, seed=5)
-    assert (again.batch(len(plan) + 3)[2] == plan.batch(len(plan) + 3)[2]).all()
-    assert BatchPlan(text.sentences, 256, seed=6).batch(3)[2].tolist() != plan.batch(3)[2].tolist()
+    again = JoinedBatches(text, 256, seed=5)
+    assert (again.sentences(len(plan) + 3)[1] == plan.sentences(len(plan) + 3)[1]).all()
+    assert JoinedBatches(text, 256, seed=6).sentences(3)[1].tolist() != plan.sentences(3)[1].tolist()
 
 
 def test_rounding_pads_little_and_gives_few_lengths():
@@ -172,10 +171,10 @@ def test_gradients_of_the_encoder_equal_those_of_the_frozen_one():
     encoder = model.core.encoder
     assert isinstance(encoder, CharacterEncoder)
     text = text_of_words(SENTENCES, VOCABULARY, 50)
-    batch = JoinedBatcher(BatchPlan(text.sentences, 512, seed=None), text.spelling, text.n_targets)(0)
+    batch = JoinedBatches(text, 512, seed=None)(0)
     spelled = torch.from_numpy(text.spelling.ids[batch.types])
     weights = torch.randn(len(batch.types), 8)
-    ours = word_vectors(model.core, torch.from_numpy(batch.types), spelled, batch.profile, torch.float32)
+    ours = word_vectors(model.core, torch.from_numpy(batch.types), spelled, batch.groups, torch.float32)
     theirs = encoder(spelled.long())
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
     parameters = list(encoder.parameters())
@@ -185,23 +184,6 @@ def test_gradients_of_the_encoder_equal_those_of_the_frozen_one():
         strict=True,
     ):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-
-
-def test_padding_for_a_captured_step_changes_no_gradient():
-    text = text_of_words(SENTENCES * 4, VOCABULARY, 50)
-    batcher = JoinedBatcher(BatchPlan(text.sentences, 128, seed=1), text.spelling, text.n_targets)
-    roomy = replace(batcher, profile=batcher.common_profile())
-    model = LanguageModel.random(OPTIONS["plain"], len(VOCABULARY), seed=1)
-    stepper = Stepper(model, text.spelling, 5, 0.0, torch.float32)
-    for step in range(len(batcher.plan)):
-        close, loose = batcher(step), roomy(step)
-        assert loose.profile == roomy.profile  # which was made for them
-        assert len(loose.types) >= len(close.types)
-        gradients = []
-        for batch in (close, loose):
-            stepper(Upload.of(batch, 0.4, pin=False))
-            gradients.append(stepper.gradient.clone())
-        torch.testing.assert_close(*gradients)
 
 
 TRITON = """
@@ -235,30 +217,3 @@ def test_the_gpu_kernels_in_tritons_interpreter_equal_plain_torch():
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", TRITON], env=environment, check=False)
     assert done.returncode == 0  # it compares by itself
-
-
-def captured_errors(model, text, batcher, rows):
-    """Relative errors of the gradient of a step captured on the GPU, in float32 and bfloat16, against an eager one."""
-    roomy = replace(batcher, profile=batcher.common_profile())
-    eager = Stepper(model, text.spelling, 6, 0.0, torch.float32)
-    eager(Upload.of(batcher(0), 0.4, pin=False))
-    wanted = eager.gradient.clone()
-    errors = []
-    for dtype in (torch.float32, torch.bfloat16):
-        captured = Stepper(model, text.spelling, 6, 0.0, dtype, captured=roomy.profile, rows=rows)
-        for _ in range(2):
-            captured(Upload.of(roomy(0), 0.4, pin=True))
-        assert len(captured._graphs) == 1
-        errors.append(float((captured.gradient - wanted).norm() / wanted.norm()))
-    return errors
-
-
-@pytest.mark.gpu
-@pytest.mark.filterwarnings("default")  # torch's compiler warns of itself and of TF32, in each version of other things
-def test_a_captured_step_equals_an_eager_one_on_the_gpu():
-    text = text_of_words(SENTENCES * 20, VOCABULARY, 50)
-    batcher = JoinedBatcher(BatchPlan(text.sentences, 512, seed=1), text.spelling, text.n_targets)
-    model = LanguageModel.random(BilmOptions(cell_dim=64, projection_dim=16), len(VOCABULARY), seed=1).cuda()
-    exact, rounded = captured_errors(model, text, batcher, rows=4096)
-    assert exact < 1e-4
-    assert rounded < 3e-2

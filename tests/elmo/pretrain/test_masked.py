@@ -13,15 +13,15 @@ from elmo.pretrain import objective as objective_module
 from elmo.pretrain import perplexity as command
 from elmo.pretrain import train as train_module
 from elmo.pretrain.__main__ import settings_of
-from elmo.pretrain.batches import IGNORED, BatchPlan, MaskedBatcher, text_of_words
+from elmo.pretrain.batches import MaskedBatches, text_of_words
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START
 from elmo.pretrain.export import Output, export, load_model
-from elmo.pretrain.language_model import LanguageModel, Stepper, Upload
+from elmo.pretrain.language_model import LanguageModel, TrainingLoss
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.run import pretrain
 from elmo.pretrain.settings import Budget, Masked, Settings
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
-from tests.elmo.pretrain.training_text import QUIET, run_in_two_processes, settings
+from tests.elmo.pretrain.training_text import QUIET, settings
 from tests.elmo.sources.naive_masked import OPTIONS, naive_layers
 
 VOCABULARY = [*SPECIALS, *(f"w{i}" for i in range(40))]
@@ -34,10 +34,8 @@ def masked_settings(text, out, steps=40, **more):
     return settings(text, out, steps, training=more.pop("training", None), **more)
 
 
-def batches_of(sentences, tokens=512, **more):
-    text = text_of_words(sentences, VOCABULARY, 50)
-    plan = BatchPlan(text.sentences, tokens, seed=1, marks=2)
-    return MaskedBatcher(plan, text.spelling, text.n_targets, **more)
+def batches_of(sentences, seed):
+    return MaskedBatches(text_of_words(sentences, VOCABULARY, 50), 512, seed)
 
 
 def drawn_words(count, draw):
@@ -48,15 +46,15 @@ def test_masked_shares_by_enumeration():
     draw = np.random.default_rng(0)
     batcher = batches_of([drawn_words(int(n), draw) for n in draw.integers(1, 40, 300)], seed=5)
     counts = {"words": 0, "chosen": 0, "masked": 0, "replaced": 0, "kept": 0}
-    for step in range(2 * len(batcher.plan)):  # two epochs
-        batch, share = batcher(step), batcher.share(step)
+    sentences = batcher.text.sentences
+    for step in range(2 * len(batcher)):  # two epochs
+        batch, (_, numbers) = batcher(step), batcher.sentences(step)
         n_types, width = len(batch.types), batch.inputs.shape[1]
-        chosen = [(p, t) for p, t in zip(batch.places.tolist(), batch.targets.tolist(), strict=True) if t != IGNORED]
+        chosen = list(zip(batch.places.tolist(), batch.targets.tolist(), strict=True))
         assert len({place for place, _ in chosen}) == len(chosen) == batch.predictions
-        assert len(batch.targets) == batcher.most_predictions(batch.inputs.size)
         read = np.append(batch.types, [-1, -2])[batch.inputs]
-        for row, (start, length) in enumerate(zip(share.starts, share.lengths.clip(min=0), strict=True)):
-            own = batcher.plan.sentences.tokens[start : start + length].astype(int)
+        for row, own in enumerate(sentences[number].astype(int) for number in numbers):
+            length = len(own)
             counts["words"] += length
             assert (read[row, 0], read[row, length + 1]) == (START, END)
             assert (batch.inputs[row, length + 2 :] == n_types + 1).all()
@@ -71,21 +69,18 @@ def test_masked_shares_by_enumeration():
                 assert kind != "replaced" or len(SPECIALS) <= seen < len(VOCABULARY)
                 counts["chosen"] += 1
                 counts[kind] += 1
-    assert counts["words"] == 2 * len(batcher.plan.sentences.tokens)
+    assert counts["words"] == 2 * len(sentences.tokens)
     for kind, share, of in (("chosen", 0.15, "words"), ("masked", 0.8, "chosen"), ("replaced", 0.1, "chosen")):
         assert counts[kind] / counts[of] == pytest.approx(share, abs=0.01), kind
 
 
-def test_the_choice_is_drawn_by_seed_step_and_process():
+def test_the_choice_is_drawn_by_seed_and_step():
     sentences = [drawn_words(20, np.random.default_rng(n)) for n in range(20)]
     first, again, other = (batches_of(sentences, seed=seed) for seed in (1, 1, 2))
     assert (first(0).inputs == again(0).inputs).all()
     assert (first(0).targets == again(0).targets).all()
     assert (first(0).places != other(0).places).any()
-    assert (first(0).places != first(len(first.plan)).places).any()  # the next epoch
-    shares = [replace(first, rank=rank, world=3)(0) for rank in range(3)]
-    assert {share.predictions for share in shares} == {sum((share.targets != IGNORED).sum() for share in shares)}
-    assert {share.tokens for share in shares} == {first(0).tokens}
+    assert (first(0).places != first(len(first)).places).any()  # the next epoch
 
 
 @torch.no_grad()
@@ -124,13 +119,13 @@ def test_a_small_text_can_be_learned():
     sentences = [sentence.split() for sentence in ("Anna plays chess .", "Ben reads novels !", "we eat bread ?")]
     words = [*SPECIALS, *sorted({word for sentence in sentences for word in sentence})]
     text = text_of_words(sentences * 16, words, 50)
-    plan = BatchPlan(text.sentences, 8 * len(text.sentences), seed=1, marks=2)
-    batcher = MaskedBatcher(plan, text.spelling, text.n_targets, chosen=0.25)
+    batches = MaskedBatches(text, 8 * len(text.sentences), 1, chosen=0.25)
     model = LanguageModel.random(replace(OPTIONS, output_dim=12), len(words), seed=1)
-    stepper = Stepper(model, text.spelling, len(words), 0.0, torch.float32)
+    loss_of = TrainingLoss(model, text.spelling, len(words), 0.0, torch.float32)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    for step in range(80):
-        stepper(Upload.of(batcher(step), 0.5, pin=False))
+    for step in range(120):
+        optimiser.zero_grad()
+        loss_of(batches(step), 0.5).backward()
         optimiser.step()
     assert MASKED.measure(model, text)["masked_loss"] < 0.1
 
@@ -155,16 +150,16 @@ def test_a_run_reports_masked_loss_and_never_perplexity(finished, capsys):
 
 def test_a_stopped_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(text, finished, tmp_path, monkeypatch):
     same = masked_settings(text, tmp_path / "out", store=str(finished / "store"))
-    real, steps = train_module.Stepper.__call__, []
+    real, steps = train_module.TrainingLoss.__call__, []
 
-    def stop_at_25(stepper, upload):
-        steps.append(upload)
+    def stop_at_25(loss_of, batch, offset):
+        steps.append(batch)
         if len(steps) == 25:
             raise KeyboardInterrupt
-        real(stepper, upload)
+        return real(loss_of, batch, offset)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_module.Stepper, "__call__", stop_at_25)
+        patch.setattr(train_module.TrainingLoss, "__call__", stop_at_25)
         with pytest.raises(KeyboardInterrupt):
             pretrain(same, [], QUIET)
     assert checkpoint_of(tmp_path / "out")["position"]["step"] == 20
@@ -212,25 +207,6 @@ def test_words_and_words_with_characters_train_and_load_again(kind, text, finish
     model = load_masked(tmp_path / "out" / "export" / "tiny")
     unknown, other = (model.token_layers([[word]])[0, 0] for word in ("Zoltan", "Xaver"))
     assert torch.equal(unknown, other) == (kind == "word")
-
-
-PARALLEL = """
-import sys
-from pathlib import Path
-from tests.elmo.pretrain.test_masked import masked_settings
-from tests.elmo.pretrain.training_text import QUIET
-from elmo.pretrain.run import pretrain
-
-training = {"batch_tokens": 128, "dropout": 0.0}
-pretrain(masked_settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), [], QUIET)
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_train_one_model(text, tmp_path, repository):
-    run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
-    losses = [float(row["loss"]) for row in curve_of(tmp_path / "two")]
-    assert losses[-1] < losses[0] < 4.5  # log of 43 words is 3.8: a loss summed twice would be 7.6
 
 
 @pytest.mark.parametrize("size", ["tiny", "classroom", "small", "medium", "original"])

@@ -1,6 +1,5 @@
-"""Whole pretraining runs on generated text: loss, resuming, parallel processes, budgets, cards."""
+"""Whole pretraining runs on generated text: loss, resuming, budgets, cards."""
 
-import json
 import math
 import random
 import shutil
@@ -27,7 +26,7 @@ from elmo.pretrain.settings import Budget, Model, Settings, Training
 from elmo.pretrain.train import Position, RunFolder, learning_rate, train
 from tests.elmo.common.waiting import wait_for
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
-from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, run_in_two_processes, settings, write
+from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, write
 
 
 def short(budget, **training):
@@ -96,7 +95,7 @@ def test_two_processes_cannot_train_in_the_same_folder(text, finished, tmp_path,
 def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
     (tmp_path / "checkpoint.pt").write_bytes((finished / "checkpoint.pt").read_bytes())
     (tmp_path / "run.json").write_text("{}")
-    folder = RunFolder(tmp_path, {}, 0)
+    folder = RunFolder(tmp_path, {})
     model = LanguageModel.random(Model(**(TINY | {"cell_dim": 20})).options("char", []), 43, 1)
     with pytest.raises(InputError, match=r"checkpoint\.pt: the tensor .*expected .*found .* Delete it .* out=DIR$"):
         folder.load(model, torch.optim.Adam(model.parameters()))
@@ -104,7 +103,7 @@ def test_a_checkpoint_of_another_size_is_refused(finished, tmp_path):
 
 def test_damaged_checkpoints_are_reported(finished, tmp_path):
     sound = (finished / "checkpoint.pt").read_bytes()
-    folder = RunFolder(tmp_path, {}, 0)
+    folder = RunFolder(tmp_path, {})
     store = TokenStore.open(finished / "store")
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
     cut = [sound[:length] for length in (0, 100, len(sound) // 2, len(sound) - 1)]
@@ -122,34 +121,14 @@ def test_damaged_checkpoints_are_reported(finished, tmp_path):
     assert folder.load(model, torch.optim.Adam(model.parameters())).step == 40
 
 
-@pytest.mark.parametrize("lost", [1, 3, 40])
-def test_a_line_of_the_curve_that_a_full_disk_cut_is_dropped(finished, tmp_path, lost):
-    whole = (finished / "curve.csv").read_bytes()
-    (tmp_path / "curve.csv").write_bytes(whole[:-lost])
-    (tmp_path / "run.json").write_text("{}")
-    folder, rows = RunFolder(tmp_path, {}, 0), curve_of(finished)
-    folder.keep_curve_until(40)
-    assert curve_of(tmp_path) == rows[:-1]
-    (tmp_path / "curve.csv").write_bytes(whole[:9])
-    folder.keep_curve_until(40)
-    assert (tmp_path / "curve.csv").read_bytes() == b""
-
-
 @pytest.mark.parametrize("content", [b"", b'{"seed": 1', b"[]", b"\xff\xfe"])
 def test_damaged_files_of_a_run_are_reported(tmp_path, content):
-    folder = RunFolder(tmp_path, {}, 0)
+    folder = RunFolder(tmp_path, {})
     assert folder.made_with() is None
-    for name, read in {"finished": folder.made_with, "run": lambda: RunFolder(tmp_path, {}, 0)}.items():
+    for name, read in {"finished": folder.made_with, "run": lambda: RunFolder(tmp_path, {})}.items():
         (tmp_path / f"{name}.json").write_bytes(content)
         with pytest.raises(InputError, match=rf"^\S+/{name}\.json: expected a JSON object, found: .* is made again$"):
             read()
-
-
-def test_a_small_disk_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
-    with pytest.raises(InputError, match="make room"):
-        RunFolder(tmp_path / "out", {}, 1000)
-    assert not list((tmp_path / "out").iterdir())
 
 
 COMMAND = """
@@ -186,36 +165,14 @@ def test_a_killed_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     assert torch.equal(*layers)
 
 
-PARALLEL = """
-import sys
-from pathlib import Path
-from tests.elmo.pretrain.training_text import QUIET, settings
-from elmo.pretrain.run import pretrain
-
-training = {"batch_tokens": 128, "dropout": 0.0}
-pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2]), 12, training=training), [], QUIET)
-"""
-
-
-@pytest.mark.integration
-def test_two_processes_equal_one_with_twice_the_batch(text, tmp_path, repository):
-    run_in_two_processes(PARALLEL, text, tmp_path / "two", repository)
-    pretrain(settings(text, tmp_path / "one", 12, training={"batch_tokens": 256, "dropout": 0.0}), [], QUIET)
-    two, one = checkpoint_of(tmp_path / "two")["model"], checkpoint_of(tmp_path / "one")["model"]
-    for name, tensor in two.items():
-        torch.testing.assert_close(tensor, one[name], atol=2e-4, rtol=1e-3)
-    losses = [[float(row["loss"]) for row in curve_of(tmp_path / name)] for name in ("two", "one")]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
 def test_a_nan_loss_stops_the_run_and_names_the_step(finished, tmp_path):
     store = TokenStore.open(finished / "store")
     train_text, _ = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
     with torch.no_grad():
         model.output.bias[5] = math.nan
-    folder = RunFolder(tmp_path / "out", {}, 0)
-    with pytest.raises(InputError, match=r"the loss is nan at step 0 \(learning rate.*in another out=DIR"):
+    folder = RunFolder(tmp_path / "out", {})
+    with pytest.raises(InputError, match=r"the loss at step 0 is NaN or infinite: .*in another out=DIR"):
         train(model, train_text, None, short(Budget(steps=4), batch_tokens=128, log_every=2), folder, QUIET)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
@@ -223,7 +180,7 @@ def test_a_nan_loss_stops_the_run_and_names_the_step(finished, tmp_path):
 def test_weights_with_an_infinite_perplexity_are_not_saved_or_exported(text, finished, tmp_path):
     out = tmp_path / "out"
     spoilt = settings(text, out, 1, training={"learning_rate": 1e30}, store=str(finished / "store"))
-    with pytest.raises(InputError, match=r"the perplexity of held-out text at step 1 is (nan|inf)\. .*another out=DIR"):
+    with pytest.raises(InputError, match=r"the perplexity of held-out text at step 1 is NaN or inf.*another out=DIR"):
         pretrain(spoilt, [], QUIET)
     assert not {path.name for path in out.iterdir()} & {"checkpoint.pt", "finished.json", "export"}
 
@@ -239,10 +196,8 @@ def test_infinite_weights_are_not_saved(finished, tmp_path, monkeypatch):
     store = TokenStore.open(finished / "store")
     train_text, _ = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
-    folder = RunFolder(tmp_path / "out", {}, 0)
-    with pytest.raises(
-        InputError, match=r"has NaN or infinite values after step 1; no checkpoint of them is written\. Try a lower"
-    ):
+    folder = RunFolder(tmp_path / "out", {})
+    with pytest.raises(InputError, match=r"after step 1 is NaN or infinite: .* not saved\. Try a lower"):
         train(model, train_text, None, short(Budget(steps=1), batch_tokens=128), folder, QUIET)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
@@ -252,7 +207,7 @@ def test_budgets_in_tokens_and_minutes_end_the_run(finished, tmp_path, budget):
     store = TokenStore.open(finished / "store")
     train_text, heldout = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)
-    folder = RunFolder(tmp_path / "out", {}, 0)
+    folder = RunFolder(tmp_path / "out", {})
     end = train(model, train_text, heldout, short(budget, batch_tokens=256), folder, QUIET)
     assert budget.progress(end.step, end.tokens, end.seconds) >= 1
     last = curve_of(tmp_path / "out")[-1]
@@ -320,11 +275,6 @@ def test_a_run_is_not_resumed_from_other_weights_at_the_same_path(text, finished
     given, out = tmp_path / "given" / "tiny", tmp_path / "out"
     more = settings(text, out, 1, init=str(given), store=str(finished / "store"))
     pretrain(more, [], QUIET)
-    claim = json.loads((out / "run.json").read_text())
-    (out / "finished.json").unlink()
-    (out / "run.json").write_text(json.dumps({key: claim[key] for key in claim if key != "init.sha256"}))
-    pretrain(more, [], QUIET)  # a run from before the hash was stored
-    assert json.loads((out / "run.json").read_text()) == claim
     bilm = load_bilm(given)
     with torch.no_grad():
         next(bilm.parameters()).view(-1)[0] += 1

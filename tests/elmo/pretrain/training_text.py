@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -65,12 +62,3 @@ def settings(
         training=Training(**(small | (training or {}))),
         **({"budget": Budget(steps=steps)} | values | more),
     )
-
-
-def run_in_two_processes(code: str, text: Path, out: Path, repository: Path) -> None:
-    """Runs a program, whose arguments are `text` and `out`, in two processes that torch starts."""
-    script = out.with_suffix(".py")
-    script.write_text(code, encoding="utf-8")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"PYTHONPATH": str(repository)}
-    subprocess.run([*launch, str(script), str(text), str(out)], env=environment, check=True)
