@@ -1,18 +1,19 @@
 """`python -m results.publish`: copies finished runs to results/published and updates the tables made from them.
 
-Only records, scores of examples, confidences and kinds of test examples are copied: numbers and names, no third-party
+Only records, scores of examples and kinds of test examples are copied: numbers and names, no third-party
 text and no paths of one machine. Test predictions contain text, so they are copied only where all data files come with
 the suite, and of seed 1 alone, since nothing shows the others.
 """
 
 import argparse
 import dataclasses
+import json
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Literal
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.names import load_names, recomputed
@@ -24,17 +25,14 @@ from results.figures.marks import Figure
 from results.figures.svg import picture, published_files
 from results.publishing.tables_page import main_runs, readme_table, tables_page
 from results.records.collect import Collection, FoundRecord, collect
-from results.records.environment import full_commit, known_commits
+from results.records.environment import known_commits
 from results.records.example_scores import (
     ExamplesUnreadable,
-    read_confidences,
     read_examples,
-    write_confidences,
     write_examples,
 )
 from results.records.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.records.identity import (
-    CONFIDENCES_NAME,
     EXAMPLES_NAME,
     PREDICTIONS_NAME,
     RECORD_NAME,
@@ -55,15 +53,14 @@ REPRESENTATIONS = "representations"  # an experiment; README shows its figure
 TABLES = Path("results", "tables.md")
 README = Path("README.md")
 LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
-Kind = Literal["added", "replaced", "left", "refused"]
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')  # in JSON
 
 _DESCRIPTION = """\
 Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
-run's name, with the scores on further test sets and the confidences that it kept, and the kinds of their test examples
-to results/published/test_sets. Test predictions contain text: they are copied only of runs with seed 1 whose data
-come with the suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG
-figures, and parts of README.
-Logs, checkpoints and weights are not copied. It refuses failed runs, runs on limited data, runs of code that was not
+run's name, with the scores on further test sets, and the kinds of their test examples to results/published/test_sets.
+Test predictions contain text: they are copied only of runs with seed 1 whose data come with the suite (data=mini). Then
+it updates what is made from the records there: results/tables.md, its SVG figures, and parts of README. Nothing else is
+copied. It refuses failed runs, runs on limited data, runs of code that was not
 committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which
 python -m results.audit finds something, such as scores that their own files contradict, two runs that contradict each
 other, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the task
@@ -76,20 +73,8 @@ examples:
   python -m results.publish --runs sweep/paper/TASK        some of them
   python -m results.publish                                only updates the tables and figures
   python -m results.publish --check                        status 1 if one of them is out of date; writes nothing
-  python -m results.publish --runs DIR --commit 6d569d5    fills in the commit of records that have none
 
-A record has a commit if the code ran from a checkout or from `git archive`; one without is refused. Use --commit if the
-code was copied in another way and you know which commit it was. The fingerprint does not cover the commit, no score
-changes, and `dirty` stays null because it is unknown."""
-
-
-@dataclass(frozen=True)
-class PublishOutcome:
-    """The outcome for one run: its title, and the score or the reason."""
-
-    kind: Kind
-    title: str
-    text: str
+A record has a commit if the code ran from a checkout or from `git archive`; one without is refused."""
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -97,38 +82,30 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = command_parser("results.publish", _DESCRIPTION, _EPILOG)
     about = "folders with runs, such as results/runs; without the option, nothing is copied"
     parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
-    parser.add_argument("--commit", metavar="HASH", help="the commit of records that have none")
     parser.add_argument("--check", action="store_true", help="only report what is out of date")
     options = parser.parse_args(argv)
     return exit_status("results.publish", lambda: _publish(options, root))
 
 
 def _publish(options: argparse.Namespace, root: Path) -> int:
-    if options.check and (options.runs or options.commit):
-        raise InputError("--check publishes nothing: give it neither --runs nor --commit")
+    if options.check and options.runs:
+        raise InputError("--check publishes nothing: do not give it --runs")
     if not (root / PUBLISHED).is_dir():
         raise InputError(
             f"expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package has no records. "
             "Run the command in a clone"
         )
-    commit = full_commit(options.commit) if options.commit else None
-    if options.commit and commit is None:
-        raise InputError(f"--commit: expected a commit of this repository, found {options.commit!r}")
     collection, commits = collect([root / PUBLISHED]), known_commits(root)
     wrong = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
     wrong += [finding.text for finding in audit(collection.found, commits)]
     if wrong:  # tables of these records would be wrong
         write("".join(f"{text}\n" for text in wrong).replace(f"{root}/", ""), sys.stdout)
         return 1
-    outcomes = []
+    lines = list[str]()
     if options.runs:
-        outcomes = publish_runs(options.runs, root / PUBLISHED, collection.found, commit, commits)
+        lines = publish_runs(options.runs, root / PUBLISHED, collection.found, commits)
+        write("".join(f"{line}\n" for line in lines), sys.stdout)
         collection = collect([root / PUBLISHED])
-    for outcome in outcomes:
-        if outcome.kind != "left":
-            write(f"{outcome.kind:9} {outcome.title}: {outcome.text}\n", sys.stdout)
-    if left := sum(outcome.kind == "left" for outcome in outcomes):
-        write(f"left      {left} that are there already\n", sys.stdout)
     files = generated(root, collection)
     stale = [path for path, text in files.items() if _read(root / path) != text]
     if options.check:
@@ -141,78 +118,55 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
         else:
             (root / path).write_text(text, encoding="utf-8")
         write(f"{'written' if text is not None else 'removed':9} {path}\n", sys.stdout)
-    return 1 if any(outcome.kind == "refused" for outcome in outcomes) else 0
+    return 1 if any(line.startswith("refused") for line in lines) else 0
 
 
 def publish_runs(
-    folders: Sequence[Path],
-    published: Path,
-    there: Sequence[FoundRecord] = (),
-    commit: str | None = None,
-    commits: Set[str] | None = None,
-) -> list[PublishOutcome]:
-    """Copies publishable runs from below the folders, all checked before the first; returns an outcome for each run.
+    folders: Sequence[Path], published: Path, there: Sequence[FoundRecord] = (), commits: Set[str] | None = None
+) -> list[str]:
+    """Copies publishable runs from below the folders, all checked before the first; returns a line for each run.
 
     Args:
         folders: Folders with records anywhere below.
         published: The target folder; the path below it follows from a run's identity.
         there: The runs that are published.
-        commit: The commit to fill into records that have none.
         commits: Those that a run's code may have; None if they are not known.
     """
     collection = collect(folders)
-    unreadable = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
-    outcomes = [PublishOutcome("refused", "not read", text) for text in unreadable]
+    lines = [f"refused   {finding.text}" for finding in collection.findings if finding.kind == "unreadable"]
     for folder in folders:
-        if not folder.is_dir():
-            outcomes.append(PublishOutcome("refused", str(folder), "expected a folder with runs, found no such folder"))
-        elif next(folder.rglob(RECORD_NAME), None) is None:
-            outcomes.append(PublishOutcome("refused", str(folder), f"expected runs, found no {RECORD_NAME} below it"))
+        if next(folder.rglob(RECORD_NAME), None) is None:
+            lines.append(f"refused   {folder}: expected a folder with runs, found no {RECORD_NAME} below it")
     old = {record_path(published, item.record.identity): item.record for item in there}
     runs = [(record_path(published, item.record.identity), item) for item in collection.found]
-    runs = [(target, _with_commit(item, old.get(target), commit)) for target, item in runs]
+    named = Counter(target for target, item in runs if item.record.status == "finished")
     refusals = {
         item.path: _refusal(item)
         or _conflict(old.get(target), item.record, target)
-        or _contradiction(item, [other for place, other in runs if place == target])
+        or (f"{named[target]} different runs have this name; publish only the right one" if named[target] > 1 else "")
+        or next((finding.text for finding in collection.findings if str(item.path) in finding.text), "")
         for target, item in runs
     }
     passed = {target: item for target, item in runs if not refusals[item.path]}
     kept = [item for item in there if record_path(published, item.record.identity) not in passed]
     for finding in reversed(audit(list(passed.values()), commits, kept)):
         refusals |= dict.fromkeys(finding.paths, finding.text)
+    left = 0
     for target, item in runs:
-        title, before = item.record.identity.title, old.get(target)
+        record, before = item.record, old.get(target)
         if refusal := refusals[item.path]:
-            outcomes.append(PublishOutcome("refused", title, refusal))
+            lines.append(f"refused   {record.identity.title}: {refusal}")
             continue
-        score = f"{item.record.metric} {item.record.score:.2f}"
-        if before is None:
-            outcomes.append(PublishOutcome("added", title, score))
-        elif before == item.record:
-            outcomes.append(PublishOutcome("left", title, score))
-            continue
+        if before == record:
+            left += 1
         else:
-            recipes = (before.recipe, item.record.recipe)
-            newer = f", recipe {recipes[0]} -> {recipes[1]}" if recipes[0] < recipes[1] else ""
-            outcomes.append(PublishOutcome("replaced", title, f"{before.score:.2f} -> {score}{newer}"))
-        _copy(item, target, before)
-    tested = {(i.record.identity.task, i.record.data_hashes.get("test")): i for _, i in runs if not refusals[i.path]}
-    for item in tested.values():
-        try:
-            _copy_groups(item, published)
-        except GroupsUnreadable as error:
-            title = f"kinds of test examples of {item.record.identity.task}"
-            outcomes.append(PublishOutcome("refused", title, str(error)))
-    return outcomes
-
-
-def _with_commit(item: FoundRecord, there: RunRecord | None, commit: str | None) -> FoundRecord:
-    """The run with the commit filled in if it has none; the fingerprint does not cover it."""
-    environment, commit = item.record.environment, commit or (there.commit if there else None)
-    if commit is None or environment is None or environment.commit is not None:
-        return item
-    return replace(item, record=replace(item.record, environment=replace(environment, commit=commit)))
+            newer = f", recipe {before.recipe} -> {record.recipe}" if before and before.recipe < record.recipe else ""
+            change = f"{before.score:.2f} -> " if before else ""
+            kind = "replaced" if before else "added"
+            lines.append(f"{kind:9} {record.identity.title}: {change}{record.metric} {record.score:.2f}{newer}")
+            _copy(item, target, before)
+        lines += _copy_groups(item, published)
+    return [*dict.fromkeys(lines)] + [f"left      {left} that are there already"] * bool(left)
 
 
 def _refusal(item: FoundRecord) -> str:
@@ -239,26 +193,10 @@ def _refusal(item: FoundRecord) -> str:
         for key in sorted(set[str]().union(*scores)):
             if len(key) > LONGEST_NAME or any(map(str.isspace, key)):
                 return f"{name}: expected names without spaces, found {key[:40]!r}"
-    for where, text in _texts(dataclasses.asdict(record)):
-        if len(text) > LONGEST_NAME or "\n" in text:
-            return f"record.json: {where}: expected a name or a number, found text: {text[:40]!r}"
-        if text.startswith(("/", "~")) or text[1:3] == ":\\":
-            return f"record.json: {where}: expected a name, found a path of one machine: {text[:40]!r}"
+    for text in map(json.loads, _TEXTS.findall(json.dumps(dataclasses.asdict(record)))):
+        if len(text) > LONGEST_NAME or "\n" in text or text.startswith(("/", "~")) or text[1:3] == ":\\":
+            return f"record.json: expected names and numbers, found a text or a path of one machine: {text[:40]!r}"
     return ""
-
-
-def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
-    """All text of a JSON value, including keys, each with its place."""
-    if isinstance(value, str):
-        yield where, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            place = f"{where}.{key}" if where else str(key)
-            yield place[:LONGEST_NAME], str(key)
-            yield from _texts(item, place)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item, where)
 
 
 def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
@@ -278,17 +216,6 @@ def _replaces(new: RunRecord, old: RunRecord) -> bool:
     return old.recipe < new.recipe and all(key.startswith("recipes.") for key in differences(old.hashed, new.hashed))
 
 
-def _contradiction(item: FoundRecord, named: Sequence[FoundRecord]) -> str:
-    """Why it is unknown which of the finished runs of one name should be published; empty if it is known."""
-    text, here = item.contradiction, item.record
-    for other in named:
-        there = other.record
-        if there.status == "finished" and not _replaces(here, there) and not _replaces(there, here):
-            keys = ", ".join(differences(there.hashed, here.hashed))
-            text = f"{item.path} and {other.path} have one name and different settings ({keys})"
-    return f"{text}; publish only the right one, --runs with its folder" if text else ""
-
-
 def _examples_of(record: RunRecord) -> list[str]:
     """The names of the files with scores of single examples; a trial has none."""
     return [] if record.trial else [EXAMPLES_NAME, *map(also_name, record.also)]
@@ -299,33 +226,31 @@ def _copy(item: FoundRecord, target: Path, before: RunRecord | None) -> None:
     record, folder = item.record, item.path.parent
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.resolve() != item.path.resolve():
-        for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(before) if before else ())):
+        for name in (PREDICTIONS_NAME, *(_examples_of(before) if before else ())):
             target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
         for name in _examples_of(record):
             write_examples(
                 target.with_name(name), record.fingerprint, read_examples(folder / name, record.fingerprint) or []
             )
-        if confidences := read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
-            by_split = {own.split: own.examples for own in confidences}
-            write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, by_split)
         if record.shipped_data and record.identity.seed == 1 and (folder / PREDICTIONS_NAME).exists():
             shutil.copyfile(folder / PREDICTIONS_NAME, target.with_name(PREDICTIONS_NAME))
     write_record(target, record)  # last: a record implies that its examples are complete
 
 
-def _copy_groups(item: FoundRecord, published: Path) -> None:
-    """Copies the kinds of a run's test examples, if they are known.
-
-    Raises:
-        GroupsUnreadable: They cannot be read, or contain text.
-    """
-    known = groups_above(item.path, item.record.identity.task, item.record.data_hashes)
+def _copy_groups(item: FoundRecord, published: Path) -> list[str]:
+    """Copies the kinds of a run's test examples, if they are known; returns why not, if they cannot be copied."""
+    try:
+        known = groups_above(item.path, item.record.identity.task, item.record.data_hashes)
+    except GroupsUnreadable as error:
+        return [f"refused   {error}"]
     if known is None:
-        return
+        return []
     for text in (*known.ids, *known.groups, *(label for own in known.groups.values() for label in own.labels)):
         if len(text) > LONGEST_NAME or "\n" in text:
-            raise GroupsUnreadable(f"expected names of examples and kinds, found text: {text[:40]!r}")
+            task = item.record.identity.task
+            return [f"refused   kinds of test examples of {task}: expected names, found text: {text[:40]!r}"]
     merge_groups(published, known)
+    return []
 
 
 def generated(root: Path, collection: Collection) -> dict[Path, str | None]:

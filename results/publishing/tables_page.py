@@ -41,7 +41,7 @@ from results.tables.sheet import (
 from results.tables.writers import markdown_table
 
 SHOWN_CHARTS = ("curves", "layers")  # the report has the others as well
-ROOT = PAPER.parents[1]
+OTHERS = PAPER / "others.toml"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         blocks += _heading(texts.speed)
         show([figure for figure in [convergence(full_size, table.compared)] if figure])
         blocks.append(markdown_table(speed))
-    published_scores = load_others()
+    published_scores = read_toml(Others, OTHERS)
     blocks += [*_heading(texts.anchors), markdown_table(anchors_sheet(published_scores))]
     blocks += [*_heading(texts.costs), markdown_table(costs_sheet(published_scores))]
     if by_others := other_metrics_sheet(table, table.rows):
@@ -348,40 +348,11 @@ class OtherSystem:
 
 
 @dataclass(frozen=True)
-class PretrainingCost:
-    """What training a representation took, as published; empty where it was not.
-
-    Attributes:
-        name: Of the representation.
-        source: Where the numbers are printed.
-        card: The card of a model of ours below the repository, which has them instead.
-        parameters: Of the model, without its output layer.
-        text: Its size.
-        read: How much was read in all passes.
-        time: With the hardware.
-    """
-
-    name: str
-    source: str = ""
-    card: str = ""
-    parameters: str = ""
-    text: str = ""
-    read: str = ""
-    time: str = ""
-
-
-@dataclass(frozen=True)
 class Others:
     """The content of others.toml: what others published, scores on the paper's tasks and costs of pretraining."""
 
     system: Sequence[OtherSystem]
-    cost: Sequence[PretrainingCost]
-
-
-def load_others(path: Path = PAPER / "others.toml") -> Others:
-    """The published numbers; those of our own models are read from their cards."""
-    found = read_toml(Others, path)
-    return replace(found, cost=[_of_card(own) if own.card else own for own in found.cost])
+    cost: Sequence[Mapping[str, str]]
 
 
 def anchors_sheet(others: Others) -> Sheet:
@@ -396,31 +367,7 @@ def anchors_sheet(others: Others) -> Sheet:
 
 def costs_sheet(others: Others) -> Sheet:
     """The costs, ours and published."""
-    keys = {"": "name", "parameters": "parameters", "text": "text", "read in all passes": "read"}
+    keys = {"name": "", "parameters": "parameters", "text": "text", "read": "read in all passes"}
     keys |= {"time": "time", "source": "source"}
-    columns = [(title, "l", [getattr(own, key) or EMPTY for own in others.cost]) for title, key in keys.items()]
+    columns = [(title, "l", [cost.get(key, EMPTY) for cost in others.cost]) for key, title in keys.items()]
     return sheet_of("", columns)
-
-
-def _of_card(cost: PretrainingCost) -> PretrainingCost:
-    card = (ROOT / cost.card).read_text(encoding="utf-8")
-
-    def value(pattern: str) -> str:
-        found = re.search(pattern, card)
-        if found is None:
-            raise ValueError(f"{cost.card}: expected {pattern!r}")
-        return found[1]
-
-    def count(pattern: str) -> int:
-        return int(value(pattern).replace(",", ""))
-
-    parameters, text = count(r"([\d,]+) parameters without"), count(r"train tokens ([\d,]+),")
-    read, minutes = count(r"\| tokens seen.* \| ([\d,]+) \|"), value(r"\| minutes \| ([\d.]+) \|")
-    return replace(
-        cost,
-        parameters=f"{parameters / 1e6:.1f} M",
-        text=f"{text / 1e6:.1f} M tokens",
-        read=f"{read / 1e9:.1f} G tokens",
-        time=f"{minutes} minutes, {value(r'hardware . (.*?),')}",
-        source=cost.card,
-    )

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -32,11 +32,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class FoundRecord:
-    """A record and the file it was read from; `contradiction` names a copy of the run that has other scores."""
+    """A record and the file it was read from."""
 
     path: Path
     record: RunRecord
-    contradiction: str = ""
 
     @property
     def runs_dir(self) -> Path:
@@ -94,7 +93,6 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
         elif unlike := differences(item.record.scores, other.record.scores):
             name, (here, there) = next(iter(unlike.items()))
             text = f"{item.path} and {other.path} are the same run with different scores, {name} {here} and {there}"
-            kept[key] = replace(other, contradiction=text)
-            counted = f"{text}; only the second is counted"
-            findings.append(Finding("note", counted, wrong=True, row=item.record.identity.row))
+            text += "; only the second is counted"
+            findings.append(Finding("note", text, wrong=True, row=item.record.identity.row))
     return list(kept.values())

@@ -83,11 +83,6 @@ def commit_state(source: Path | None = None) -> tuple[str | None, bool | None]:
     return commit, bool(_git(Path(root), "status", "--porcelain", "--", *_CODE))
 
 
-def full_commit(name: str) -> str | None:
-    """The full hash of a commit of this checkout, from an abbreviation or a name; None if there is no such commit."""
-    return _git(Path(__file__).resolve().parent, "rev-parse", "--verify", f"{name}^{{commit}}")
-
-
 def known_commits(root: Path) -> frozenset[str] | None:
     """The commits of the checkout in this folder; None if it is no checkout, or a shallow one, which lacks most."""
     if not (root / ".git").exists() or _git(root, "rev-parse", "--is-shallow-repository") != "false":

@@ -1,9 +1,13 @@
 """Tables of published scores and costs: the cards' numbers, the paper's own, and a source for each line."""
 
 import json
+from pathlib import Path
 
 from results.analysis.paper_scores import load_paper
-from results.publishing.tables_page import ROOT, anchors_sheet, costs_sheet, load_others
+from results.publishing.tables_page import OTHERS, Others, anchors_sheet, costs_sheet
+from results.records.typed_json import read_toml
+
+ROOT = Path(__file__).parents[3]
 
 
 def cells(sheet, name):
@@ -13,7 +17,7 @@ def cells(sheet, name):
 
 def test_costs_of_our_models_are_those_of_their_cards_and_curves():
     """Tokens and minutes are those of the last line of the log; the size is the one that the paper's page names."""
-    found = cells(costs_sheet(load_others()), "biLM small")
+    found = cells(costs_sheet(read_toml(Others, OTHERS)), "biLM small")
     log = (ROOT / "elmo/pretrained/small/curve.csv").read_text().splitlines()
     last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
     assert found["read in all passes"] == f"{int(last['tokens']) / 1e9:.1f} G tokens"
@@ -24,8 +28,9 @@ def test_costs_of_our_models_are_those_of_their_cards_and_curves():
 
 
 def test_every_published_number_has_a_source():
-    others = load_others()
-    assert [own.name for own in (*others.system, *others.cost) if not own.source] == []
+    others = read_toml(Others, OTHERS)
+    assert all(own.source for own in others.system)
+    assert all(own["source"] for own in others.cost)
     assert {task for own in others.system for task in own.scores} <= set(load_paper().tasks)
     shown = cells(anchors_sheet(others), "best before ELMo")
     assert "-" not in shown.values()  # the paper's column is complete

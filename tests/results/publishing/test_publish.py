@@ -1,17 +1,15 @@
 """Publishing: which runs are copied or refused, and what is written."""
 
 import gzip
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from elmo.common.files import read_json, write_json
 from results.analysis.names import load_names
 from results.publish import main
-from results.records.example_scores import write_confidences, write_examples, write_predictions
-from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, record_path
+from results.records.example_scores import write_examples, write_predictions
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, also_name
 from results.records.record import FurtherTest, RunError, read_record, write_record
 from tests.results.making import CLEAN, make_record, save
 from tests.results.publishing.finished_runs import README, save_run
@@ -50,7 +48,7 @@ def save_with_predictions(runs, data, seed=1):
     return path
 
 
-def test_further_test_sets_and_confidences_are_copied_as_numbers_alone(root, tmp_path, capsys):
+def test_further_test_sets_are_copied_as_numbers_alone(root, tmp_path, capsys):
     runs = tmp_path / "runs"
     path = save_run(runs, 1, of=2, task="sst5")
     record = replace(read_record(path), also={"films": FurtherTest({"accuracy": 50.0})})
@@ -58,19 +56,13 @@ def test_further_test_sets_and_confidences_are_copied_as_numbers_alone(root, tmp
     assert main(["--runs", str(runs)], root) == 1
     assert "expected examples-films.json.gz next to the record, found none" in capsys.readouterr().out
     write_examples(path.with_name(also_name("films")), record.fingerprint, [{"correct": 0}, {"correct": 1}])
-    kept = path.with_name(CONFIDENCES_NAME)
-    write_confidences(kept, record.fingerprint, {"test": [[(0.9, True)], [(0.5, False)]]})
-    clean = kept.read_bytes()
-    kept.write_bytes(gzip.compress(gzip.decompress(clean).replace(b'{"split"', b'{"text": "A bore", "split"')))
     assert main(["--runs", str(runs)], root) == 0
     folder = path.parent.relative_to(runs).as_posix()
-    names = [CONFIDENCES_NAME, "examples-films.json.gz", "examples.json.gz", "record.json"]
+    names = ["examples-films.json.gz", "examples.json.gz", "record.json"]
     assert published(root) == [f"{folder}/{name}" for name in names]
-    assert (root / "results" / "published" / folder / CONFIDENCES_NAME).read_bytes() == clean
-    kept.unlink()
     write_record(path, replace(record, also={}, seconds=2.0))
     assert main(["--runs", str(runs)], root) == 0
-    assert published(root) == [f"{folder}/{name}" for name in names[2:]], "those of a run that was replaced"
+    assert published(root) == [f"{folder}/{name}" for name in names[1:]], "those of a run that was replaced"
 
 
 def test_a_trial_is_its_record_alone_and_no_score_of_a_table(root, tmp_path, capsys):
@@ -250,13 +242,14 @@ class TestRefused:
         ("changed", "reason"),
         [
             ({"right": 51}, "are the same run with different scores, test.accuracy 51.0 and 50.0"),
-            ({"lr": 0.1}, "have one name and different settings (trainer.lr)"),
+            ({"lr": 0.1}, "2 different runs have this name; publish only the right one"),
         ],
     )
     def test_two_runs_of_one_name_that_contradict_each_other(self, runs, root, tmp_path, capsys, changed, reason):
         """Neither is published, whichever file is found first."""
         run = {"right": 50, "task": "sst5", "seed": 9}
-        first, second = (save_run(tmp_path / name, **own) for name, own in (("a", run), ("b", run | changed)))
+        for name, own in (("a", run), ("b", run | changed)):
+            save_run(tmp_path / name, **own)
         assert main(["--runs", *map(str, (tmp_path / "a", tmp_path / "b", runs))], root) == 1
         out = capsys.readouterr().out
         refused = [line for line in out.splitlines() if line.startswith("refused")]
@@ -264,8 +257,6 @@ class TestRefused:
         for line in refused:
             assert "paper sst5 glove seed 9: " in line
             assert reason in line
-            assert str(first) in line
-            assert str(second) in line
         assert out.count("added") == 4
         assert not [name for name in published(root) if "seed-9" in name]
 
@@ -304,62 +295,25 @@ class TestRefused:
         self.assert_refused(runs, root, capsys, reason)
 
     @pytest.mark.parametrize(
-        ("changes", "reason"),
+        "changes",
         [
-            ({"details": {"worst": "The film was a bore. " * 10}}, "details.worst: expected a name or a number"),
-            ({"details": {"worst": ["a\nb"]}}, "details.worst"),
-            ({"details": {"The film was a bore. " * 10: 1}}, "found text: 'The film"),
-            (
-                {"data": {"train": {"warnings": ["/home/someone/data"]}}},
-                "data.train.warnings: expected a name, found a",
-            ),
+            {"details": {"worst": "The film was a bore. " * 9}},
+            {"data": {"train": {"warnings": ["/home/someone/data"]}}},
         ],
+        ids=str,
     )
-    def test_text_in_the_record(self, runs, root, capsys, changes, reason):
+    def test_text_in_the_record(self, runs, root, capsys, changes):
         self.edit(save_run(runs, 50, task="sst5", seed=9), **changes)
-        self.assert_refused(runs, root, capsys, reason)
+        self.assert_refused(runs, root, capsys, "expected names and numbers, found a text or a path of one machine")
 
     def test_no_such_folder(self, root, capsys):
         assert main(["--runs", "nowhere"], root) == 1
-        assert "nowhere: expected a folder with runs" in capsys.readouterr().out
+        assert "nowhere: expected a folder with runs, found no record.json below it" in capsys.readouterr().out
 
     def test_a_folder_without_runs(self, root, tmp_path, capsys):
         (tmp_path / "empty").mkdir()
         assert main(["--runs", str(tmp_path / "empty")], root) == 1
-        assert "empty: expected runs, found no record.json below it" in capsys.readouterr().out
-
-
-class TestCommit:
-    HEAD = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-
-    @pytest.fixture(autouse=True)
-    def _in_a_checkout(self):
-        if not self.HEAD:
-            pytest.skip("not in a checkout")
-
-    def test_it_is_filled_in_where_there_is_none(self, tmp_path, root, capsys):
-        runs = tmp_path / "carried"
-        unknown = replace(CLEAN, commit=None, dirty=None)
-        for features, environment in (("glove", unknown), ("elmo", CLEAN)):
-            save_run(runs, 50, task="sst5", features=features, environment=environment)
-        assert main(["--runs", str(runs), "--commit", self.HEAD[:10]], root) == 0
-        before = make_record(task="sst5", features="glove", metric="accuracy").identity
-        was, now = (read_record(record_path(folder, before)) for folder in (runs, root / "results" / "published"))
-        assert (now.environment.commit, now.environment.dirty) == (self.HEAD, None)
-        assert replace(now, environment=was.environment) == was
-        assert now.fingerprint == was.fingerprint
-        own = read_record(root / "results/published/paper/sst5/elmo/seed-1/record.json")
-        assert own.environment.commit == CLEAN.commit
-        capsys.readouterr()
-        assert main(["--runs", str(runs)], root) == 0  # what was filled in stays
-        assert capsys.readouterr().out == "left      2 that are there already\n"
-
-    def test_an_unknown_commit(self, runs, root, capsys):
-        assert main(["--runs", str(runs), "--commit", "0" * 40], root) == 1
-        assert "expected a commit of this repository" in capsys.readouterr().err
-        assert published(root) == []
+        assert "empty: expected a folder with runs, found no record.json below it" in capsys.readouterr().out
 
 
 def test_check_takes_no_runs(runs, root, capsys):
