@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
@@ -91,20 +88,17 @@ class DataConfig:
         """
         if self.folds is None:
             if fold is not None:
-                raise InputError(
-                    f"fold: expected null, because data={self.name} has no folds, found {fold}. Leave it out"
-                )
+                raise InputError(f"fold: expected null, as data={self.name} has no folds, found {fold}. Leave it out")
             return self
-        checks.at_least(2, "data.folds", self.folds)
+        if self.folds < 2 or not any("{fold}" in path for path in self.splits.get("test", [])):
+            raise InputError(
+                f"data={self.name}: expected data.folds of at least 2 and {{fold}} in the path of a test file, found "
+                f"{self.folds} folds and {self.splits.get('test')}. Correct data.splits.test, or remove data.folds"
+            )
         if fold is None or not 0 <= fold < self.folds:
             raise InputError(
                 f"fold: expected one of the folds 0 to {self.folds - 1} of data={self.name}, found "
                 f"{'none' if fold is None else fold}. Add fold=0, or for all folds -m 'fold=range({self.folds})'"
-            )
-        if not any("{fold}" in path for path in self.splits.get("test", [])):
-            raise InputError(
-                f"data={self.name}: expected {{fold}} in the path of a test file, because it has {self.folds} folds, "
-                "found none. Put it into data.splits.test, or remove data.folds"
             )
         splits = {split: [path.replace("{fold}", str(fold)) for path in paths] for split, paths in self.splits.items()}
         return replace(self, splits=splits)
@@ -159,20 +153,31 @@ class DataSource:
     def fingerprint(self) -> dict[str, str]:
         """The sha256 of each split's content, computed without parsing; `load` checks that it is still the same."""
         self._hashes = {split: self._hash(split) for split in self.used}
-        joint: dict[str, str] = {split: _joint_hash(hashes.values()) for split, hashes in self._hashes.items()}
         of_rows = [split for split in self.used if split in self.config.first or not self._has_files(split)]
-        return {**joint, **{split: min(self._hashes[split].values()) for split in of_rows}}
+        return {
+            split: min(hashes.values()) if split in of_rows else _joint_hash(hashes.values())
+            for split, hashes in self._hashes.items()
+        }
 
     @property
     def inputs(self) -> dict[str, str]:
         """The sha256 of each file by `data.SPLIT/NAME`, as hashed by `fingerprint`; see `RunRecord.inputs`."""
         return {f"data.{split}/{name}": it for split, hashes in self._hashes.items() for name, it in hashes.items()}
 
-    def check_unchanged(self) -> None:
-        """Raises an InputError if a file has changed since `fingerprint`; rows of the hub are in memory."""
-        for split in self.used:
-            if self._has_files(split):
-                self._check_unchanged(split)
+    def check_unchanged(self, *splits: Split) -> None:
+        """Raises an InputError if one of the splits, of all by default, has changed since `fingerprint`."""
+        for split in splits or self.used:
+            if split not in self._hashes:
+                continue
+            before, now = self._hashes[split], self._hash(split)
+            for name in before | now:
+                if before.get(name) != now.get(name):
+                    hashes = [f"sha256 {them[name][:12]}" if name in them else "no file" for them in (before, now)]
+                    raise InputError(
+                        f"data={self.config.name}: the {split} split changed during the run: {name}: expected "
+                        f"{hashes[0]}, found {hashes[1]}. Run again to start over with the new content, or put the old "
+                        "content back and run with retry=failed"
+                    )
 
     def check_there(self, download: bool) -> None:
         """Raises an InputError if a split has no examples to read; what only the hub has is asked for once.
@@ -188,12 +193,10 @@ class DataSource:
             return
         import datasets
 
-        hub = self._hub
-        builder = self._asked(
-            self.used[0], lambda: datasets.load_dataset_builder(hub.path, hub.name, revision=hub.revision)
-        )
+        ask = partial(datasets.load_dataset_builder, self._hub.path, self._hub.name, revision=self._hub.revision)
+        builder = self._asked(self.used[0], ask)
         if not Path(builder.cache_dir).is_dir():
-            raise DownloadNeeded(hub.path, builder.info.download_size)
+            raise DownloadNeeded(self._hub.path, builder.info.download_size)
 
     def load(self, task: Task[Example, Any], split: Split) -> Loaded[Example]:
         """The examples of a split.
@@ -201,27 +204,24 @@ class DataSource:
         Raises:
             InputError: the split cannot be read, or its content has changed since `fingerprint`.
         """
-        if split in self.config.first:
-            self._check_columns(task.columns)
-            examples = task.from_rows(self._first_rows(split), split)
-        elif self._has_files(split):
-            examples = [example for path in self._paths(split) for example in task.read(path, split)]
+        if split in self.config.first or not self._has_files(split):
+            if not set(task.columns) <= set(self._hub.columns):
+                raise self._wrong_columns(
+                    f"a name for each of the columns {', '.join(task.columns)}", self._hub.columns
+                )
+            rows = self._first_rows(split) if split in self.config.first else self._hub_rows(split, task)
+            examples = task.from_rows(rows, split)
         else:
-            self._check_columns(task.columns)
-            examples = task.from_rows(self._hub_rows(split, task), split)
-        self._check_unchanged(split)
+            examples = [example for path in self._paths(split) for example in task.read(path, split)]
+        self.check_unchanged(split)
         usable = [example for example in examples if task.usable(example)]
         if not usable:
             raise self._no_examples(split)
-        if any(isinstance(sentence, str) for sentence in task.texts(usable[0])):  # its letters would be the words
+        name, texts = usable[0].id, task.texts(usable[0])
+        if not isinstance(name, str) or any(isinstance(sentence, str) for sentence in texts):  # letters are no words
             raise InputError(
-                f"texts of {type(task).__name__}: expected a tuple of sentences, each a tuple of words, found "
-                f"{excerpt(task.texts(usable[0]))}. A single sentence is (words,)"
-            )
-        if not isinstance(usable[0].id, str):
-            raise InputError(
-                f"examples of {type(task).__name__}: expected a text as the id of each, found {excerpt(usable[0].id)}. "
-                "Use str(...)"
+                f"examples of {type(task).__name__}: expected a text as id, and as texts a tuple of sentences, each a "
+                f"tuple of words, found {excerpt(name)} and {excerpt(texts)}. A single sentence is (words,)"
             )
         dropped = len(examples) - len(usable)
         wanted = usable[: self.limit]
@@ -260,44 +260,36 @@ class DataSource:
 
     def _files(self, name: str) -> list[Path]:
         """The files that match a name with *, sorted, or the documents of an .ids file; otherwise the path itself."""
-        path = self._root / name
-        if self.config.documents is not None and path.suffix == ".ids" and path.is_file():
-            return self._listed(path, self.config.documents)
-        found = self._root.glob(name) if "*" in name and not Path(name).is_absolute() else []
-        return sorted(found) or [path]
-
-    def _listed(self, path: Path, documents: str) -> list[Path]:
-        """The documents that an .ids file names, in its order."""
-        names = [Path(line.strip()).stem for line in utf8_lines(path) if line.strip()]
-        if "{id}" not in documents or not names:
-            raise InputError(
-                f"data={self.config.name}: expected names of documents in {path}, and {{id}} for them in "
-                f"data.documents, found {len(names)} names and {documents!r}"
-            )
-        return [self._root / documents.replace("{id}", name) for name in names]
+        path, documents = self._root / name, self.config.documents
+        if documents is not None and path.suffix == ".ids" and path.is_file():
+            ids = [Path(line.strip()).stem for line in utf8_lines(path) if line.strip()]
+            return [self._root / documents.replace("{id}", document) for document in ids]
+        matching = self._root.glob(name) if "*" in name and not Path(name).is_absolute() else []
+        return sorted(matching) or [path]
 
     def _has_files(self, split: Split) -> bool:
         """Whether the split's files exist. If not, and there is no hub, raises an error with the expected place."""
-        absent = self._absent(split)
-        if self.config.splits.get(split) and not absent:
+        if self.config.splits.get(split) and not self._absent(split):
             return True
         if self.config.hub is None:
-            raise InputError(
-                f"data={self.config.name}: the {split} split needs {absent}, which is not there{self._further(split)}. "
-                f"{self._advice}"
-            )
+            raise self._missing(split)
         return False
 
     def _absent(self, split: Split) -> str:
         """The files of a split that are not there, the first of many."""
-        absent = [path for path in self._paths(split) if not path.is_file()]
-        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        return ", ".join(map(str, absent[:MOST_NAMED])) + more
+        absent = [str(path) for path in self._paths(split) if not path.is_file()]
+        return _listed(absent, MOST_NAMED)
 
-    def _further(self, split: Split) -> str:
-        """What the splits after this one lack, so that one error names all."""
+    def _missing(self, split: Split, nor: str = "") -> InputError:
+        """What to raise for a split that is not there: it and those after it, and what to do."""
         later = SPLITS[SPLITS.index(split) + 1 :]
-        return "".join(f"; the {own} split needs {absent}" for own in later if (absent := self._absent(own)))
+        further = "".join(f"; the {other} split needs {absent}" for other in later if (absent := self._absent(other)))
+        return InputError(
+            f"data={self.config.name}: the {split} split needs {self._absent(split) or 'a file'}, which is not there"
+            f"{nor}{further}. Put the files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+            + f"; {self.config.instead}"
+            * bool(self.config.instead)
+        )
 
     def _hash(self, split: Split) -> dict[str, str]:
         """The sha256 of each file of a split, or the one of its rows."""
@@ -317,26 +309,6 @@ class DataSource:
         rows = json.dumps(self._hub_rows(split), sort_keys=True).encode()
         return {f"{self._hub.path}:{self._hub.splits[split]}": hashlib.sha256(rows).hexdigest()}
 
-    def _check_unchanged(self, split: Split) -> None:
-        """Raises an InputError if a split has changed since it was hashed: the test split is read hours later."""
-        if split not in self._hashes:
-            return
-        before, now = self._hashes[split], self._hash(split)
-        for name in before | now:
-            if before.get(name) != now.get(name):
-                hashes = [f"sha256 {found[name][:12]}" if name in found else "no file" for found in (before, now)]
-                raise InputError(
-                    f"data={self.config.name}: the {split} split changed during the run: {name}: expected {hashes[0]}, "
-                    f"found {hashes[1]}. Run again to start over with the new content, or put the old content back and "
-                    "run with retry=failed"
-                )
-
-    def _check_columns(self, needed: Sequence[str]) -> None:
-        """Raises an InputError if data.hub.columns lacks a column that the task needs."""
-        named = list(self._hub.columns)
-        if not set(needed) <= set(named):
-            raise self._wrong_columns(f"a name for each of the columns {', '.join(needed)}", named)
-
     def _hub_rows(self, split: Split, task: Task[Any, Any] | None = None) -> Sequence[dict[str, Any]]:
         name = self._hub.splits[split] if task is None else task.hub_split(split, self._hub.splits)
         if name not in self._rows:
@@ -347,7 +319,7 @@ class DataSource:
         """The rows of a split of the hub, with our column names and with label names instead of numbers."""
         import datasets
 
-        data, hub = f"data={self.config.name}", self._hub
+        hub = self._hub
         rows = self._asked(split, lambda: datasets.load_dataset(hub.path, hub.name, revision=hub.revision, split=name))
         absent = [theirs for theirs in hub.columns.values() if theirs not in rows.column_names]
         if absent:
@@ -356,81 +328,50 @@ class DataSource:
         for ours, theirs in hub.columns.items():
             values = list(rows[theirs])
             if None in values:
-                raise InputError(
-                    f"{data}, on the hub {hub.path}, {name}: expected {theirs} in each row, row {values.index(None)} "
-                    f"has none. Check {self._key}.hub.columns, or name files in {self._key}.splits"
-                )
+                raise self._wrong_columns(f"{theirs} in each row of {name}", [f"none in row {values.index(None)}"])
             columns[ours] = _labelled(values, rows.features[theirs])
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _asked(self, split: Split, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 (of the datasets library)
         """The hub's answer to a request about a split; that of its library's cache if the hub cannot be reached."""
-        files = " and ".join(map(str, self._paths(split))) or "a file"
         if not self._rows:  # a request may take long
+            files = " and ".join(map(str, self._paths(split))) or "a file"
             print(f"data={self.config.name}: found no {files}; loading {self._hub.path} from the hub", file=sys.stderr)
-        library = logging.getLogger("huggingface_hub")
-        level = library.level
-        library.setLevel(logging.ERROR)  # it warns of each attempt; the error below says what to do
         unreachable = _unreachable()
         try:
-            with _from_cache() if unreachable else nullcontext():
-                return ask()
+            return ask()
         except (OSError, ValueError, RuntimeError) as error:
             reason = unreachable or f"{type(error).__name__}: {error}"
-            raise InputError(
-                f"data={self.config.name}: the {split} split was found neither as {files}, nor on the hub as "
-                f"{self._hub.path!r} ({reason}){self._further(split)}. {self._advice}"
-            ) from error
-        finally:
-            library.setLevel(level)
+            raise self._missing(split, f", nor on the hub as {self._hub.path!r} ({reason})") from error
 
     def _no_examples(self, split: Split) -> InputError:
         named = ", ".join(map(str, self._paths(split)[:MOST_NAMED])) or "its rows on the hub"
         return InputError(f"data={self.config.name}: the {split} split has no examples. Check {named}")
 
-    def _wrong_columns(self, expected: str, found: Sequence[str]) -> InputError:
+    def _wrong_columns(self, expected: str, found: Iterable[str]) -> InputError:
+        key = "data" if self.config.task else f"datasets.{self.config.name}"  # the second for several tasks
         return InputError(
             f"data={self.config.name}, on the hub {self._hub.path}: expected {expected}, "
-            f"found {', '.join(found) or 'none'}. Name the dataset's columns in {self._key}.hub.columns"
+            f"found {', '.join(found) or 'none'}. Name the dataset's columns in {key}.hub.columns"
         )
-
-    @property
-    def _advice(self) -> str:
-        """What to do without the files."""
-        put = "Put the files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
-        return f"{put}; {self.config.instead}" if self.config.instead else put
-
-    @property
-    def _key(self) -> str:
-        """The config key of the dataset: `data`, or the task's part of a dataset that several tasks share."""
-        return "data" if self.config.task else f"datasets.{self.config.name}"
 
 
 @cache
 def _unreachable() -> str:
-    """Why this process cannot reach the hub; empty if it can. The hub's library tries for 25 s at each request."""
+    """Why this process cannot reach the hub; empty if it can.
+
+    If it cannot, the hub's libraries then answer from their cache, at once: they would try for 25 s at each request.
+    """
+    import datasets
     import requests
     from huggingface_hub import constants
 
     try:
         requests.head(constants.ENDPOINT, timeout=5)
     except OSError as error:
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-@contextmanager
-def _from_cache() -> Iterator[None]:
-    """Answers requests to the hub from the cache of its library, at once."""
-    from datasets import config
-    from huggingface_hub import constants
-
-    before = [module.HF_HUB_OFFLINE for module in (config, constants)]
-    config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
 def common_labels(found: Iterable[str], own: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str | None]:
@@ -497,15 +438,16 @@ def look_at(
                 f"score says little about new texts: remove these from {other}"
             )
     labels = task.label_counts(examples)
-    if split == "train":
-        if few := [f"{excerpt(label)} ({count})" for label, count in labels.items() if count < FEW_EXAMPLES]:
-            warnings.append(f"train: labels with fewer than {FEW_EXAMPLES} examples: {_listed(few)}")
-        return facts, warnings
-    trained = task.label_counts(earlier["train"])
-    if new := [_new_label(label, count, trained) for label, count in labels.items() if label not in trained]:
-        warnings.append(f"{split}: labels that train lacks, and that are never predicted: {_listed(new)}")
-    if split == "dev" and (absent := [excerpt(label) for label in trained if label not in labels]):
-        warnings.append(f"dev: lacks labels of train, so no epoch is chosen by them: {_listed(absent)}")
+    trained = task.label_counts(earlier.get("train", ()))
+    few = [f"{excerpt(label)} ({count})" for label, count in labels.items() if count < FEW_EXAMPLES]
+    new = [_new_label(label, count, trained) for label, count in labels.items() if label not in trained]
+    absent = [excerpt(label) for label in trained if label not in labels]
+    if split == "train" and few:
+        warnings.append(f"train: labels with fewer than {FEW_EXAMPLES} examples: {_listed(few, MOST_LABELS)}")
+    if split != "train" and new:
+        warnings.append(f"{split}: labels that train lacks, and that are never predicted: {_listed(new, MOST_LABELS)}")
+    if split == "dev" and absent:
+        warnings.append(f"dev: lacks labels of train, so no epoch is chosen by them: {_listed(absent, MOST_LABELS)}")
     return facts, warnings
 
 
@@ -519,6 +461,5 @@ def _new_label(label: str, count: int, trained: Iterable[str]) -> str:
     return f"{excerpt(label)} ({count}{like_it})"
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_LABELS} more" if len(names) > MOST_LABELS else ""
-    return f"{', '.join(names[:MOST_LABELS])}{more}"
+def _listed(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic_core import from_json
+
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import parse_json, utf8_lines
+from elmo.common.files import utf8_lines
 
 Parsed = TypeVar("Parsed")
 
@@ -45,16 +47,11 @@ def json_object(line: str) -> dict[str, Any]:
         ValueError: there is none.
     """
     try:
-        content = parse_json(line)
+        content = from_json(line)  # unlike json, it rejects half of a surrogate pair, which UTF-8 cannot encode
     except ValueError as error:
         raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
     if not isinstance(content, dict):
         raise ValueError(f"expected a JSON object, found a {type(content).__name__}")
-    if "\\u" in line:
-        try:
-            json.dumps(content, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:  # UTF-8 cannot encode it, so it could not be printed
-            raise ValueError("expected text, found half of a surrogate pair") from error
     return content
 
 
@@ -110,33 +107,26 @@ def column_sentences(
     tags: list[str] = []
     columns = documents = 0
     needed = max(column + 1 if column >= 0 else -column for column in (reader.word_column, reader.tag_column))
-    for number, line in enumerate(utf8_lines(path), start=1):
-        if not line.strip() or line.startswith(DOCUMENT_START):
+    for number, line in enumerate(chain(utf8_lines(path), [""]), start=1):  # the last line ends the last sentence
+        begins_document = line.startswith(DOCUMENT_START)
+        if not line.strip() or begins_document:
             if words:
                 yield words, tags, documents
                 words, tags = [], []
-            documents += line.startswith(DOCUMENT_START)
-            continue
-        if reader.comments and line.startswith("# "):
+            documents += begins_document
             continue
         cells = line.split("\t") if "\t" in line else line.split()
-        if not is_word(cells):
+        if (reader.comments and line.startswith("# ")) or not is_word(cells):
             continue
         columns = columns or len(cells)
         try:
-            if columns < 2 or (len(cells) != columns and not reader.ragged):
-                expected = f"{columns} columns as in the lines before" if columns > 1 else "a word and a tag"
-                raise ValueError(f"expected {expected}, found {len(cells)}")
-            if len(cells) < needed:
-                settings = f"word_column={reader.word_column} and tag_column={reader.tag_column}"
-                raise ValueError(f"expected at least {needed} columns for {settings}, found {len(cells)}")
-            word, tag = cells[reader.word_column], cells[reader.tag_column].strip()
+            if len(cells) < max(needed, 2) or (len(cells) != columns and not reader.ragged):
+                places = f"word_column={reader.word_column} and tag_column={reader.tag_column}"
+                raise ValueError(f"expected {max(columns, needed, 2)} columns, with {places}, found {len(cells)}")
+            tag = cells[reader.tag_column].strip()
             check_tag(tag)
         except ValueError as error:
-            raise InputError(
-                f"{path}, line {number}: {error}: {excerpt(line)}. Correct the line, or data.reader"
-            ) from error
-        words.append(word)
+            remedy = "Correct the line, or data.reader"
+            raise InputError(f"{path}, line {number}: {error}: {excerpt(line)}. {remedy}") from error
+        words.append(cells[reader.word_column])
         tags.append(tag)
-    if words:
-        yield words, tags, documents

@@ -339,14 +339,18 @@ def test_mistakes_are_explained_with_the_keys_of_a_users_task(topics, command, t
         (
             "    def build_head(",
             "    def texts(self, example):\n        return example.words\n\n    def build_head(",
-            "texts of Topics: expected a tuple of sentences, each a tuple of words",
+            "examples of Topics: expected a text as id, and as texts a tuple of sentences",
         ),
         (
             "    def logits(",
             "    def choose(self, logits):\n        return super().choose(logits[1:])\n\n    def logits(",
             "of the 4 examples of a batch, found 3",
         ),
-        ('f"{path.name}:{number}"', "number", "examples of Topics: expected a text as the id of each, found 1. "),
+        (
+            'f"{path.name}:{number}"',
+            "number",
+            "examples of Topics: expected a text as id, and as texts a tuple of sentences, each a ",
+        ),
         (
             "    def build_head(",
             "    def notes(self, examples):\n        return {'words': {'all': {1, 2}}}\n\n    def build_head(",

@@ -98,9 +98,13 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("content", "line", "what"),
         [
-            ("EU I-ORG\nrejects\n", 2, "expected 2 columns as in the lines before, found 1: 'rejects'"),
-            ("EU I-ORG\n\nrejects X O\n", 3, "expected 2 columns as in the lines before, found 3: 'rejects X O'"),
-            ("EU\n", 1, "expected a word and a tag, found 1: 'EU'"),
+            ("EU I-ORG\nrejects\n", 2, "expected 2 columns, with word_column=0 and tag_column=-1, found 1: 'rejects'"),
+            (
+                "EU I-ORG\n\nrejects X O\n",
+                3,
+                "expected 2 columns, with word_column=0 and tag_column=-1, found 3: 'rejects X O'",
+            ),
+            ("EU\n", 1, "expected 2 columns, with word_column=0 and tag_column=-1, found 1: 'EU'"),
             ("EU I-ORG\nrejects Q-PER\n", 2, "expected a tag such as O, B-PER or I-PER, found 'Q-PER'"),
             ("EU I-ORG\nrejects NN\n", 2, "found 'NN'"),
             ("EU\tI-ORG\nrejects\t\n", 2, "found ''"),
@@ -119,7 +123,7 @@ class TestErrors:
         with pytest.raises(InputError) as caught:
             read(tmp_path, TWO_SENTENCES, word_column=word, tag_column=tag)
         assert str(caught.value) == (
-            f"{tmp_path / 'some.train'}, line 1: expected at least 6 columns for word_column={word} and "
+            f"{tmp_path / 'some.train'}, line 1: expected 6 columns, with word_column={word} and "
             f"tag_column={tag}, found 2: 'EU I-ORG'. Correct the line, or data.reader"
         )
 

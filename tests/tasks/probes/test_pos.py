@@ -68,8 +68,8 @@ class TestReading:
         ("row", "expected"),
         [
             (line(2, "stop", "_"), "line 2: expected a tag, found none: '2.tstop"),
-            ("2\tstop\tstop\tX", "line 2: expected 10 columns as in the lines before, found 4"),
-            ("stop VB", "line 2: expected 10 columns as in the lines before, found 2"),
+            ("2\tstop\tstop\tX", "line 2: expected 10 columns, with word_column=1 and tag_column=4, found 4"),
+            ("stop VB", "line 2: expected 10 columns, with word_column=1 and tag_column=4, found 2"),
         ],
     )
     def test_a_wrong_line_is_named(self, tmp_path, row, expected):

@@ -95,7 +95,7 @@ def test_what_is_no_sense_key(sense):
         ({"tokens": ["a", 3], "sense": [None, None]}, "expected a list of tokens, and"),
         ({"tokens": ["a"], "sense": [BANK]}, "expected a list of sense keys or null, found 'bank"),
         ({"tokens": ["a"], "sense": [["U"]]}, "expected a sense key of WordNet"),
-        ("{", r"expected a JSON object, found no JSON \(Expecting property name"),
+        ("{", r"expected a JSON object, found no JSON \(EOF while parsing"),
     ],
 )
 def test_a_wrong_line_of_semcor_is_named(tmp_path, row, expected):

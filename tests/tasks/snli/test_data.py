@@ -84,7 +84,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("line", "expected"),
         [
-            ("{'gold_label': 1}", "expected a JSON object, found no JSON (Expecting property name"),
+            ("{'gold_label': 1}", "expected a JSON object, found no JSON (key must be a string"),
             ("EU NNP B-NP B-ORG", "expected a JSON object, found no JSON"),
             ("(3 (2 It) (4 works))", "expected a JSON object, found no JSON"),
             ("[1, 2]", "expected a JSON object, found a list"),
