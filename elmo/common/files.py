@@ -229,8 +229,8 @@ def hashes_of(files: Iterable[Path], root: Path | None = None) -> dict[str, str]
 
 
 def states_of(files: Iterable[Path]) -> tuple[FileState, ...]:
-    """The states of files, in the order of their names: while these are equal, so is the content."""
-    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files))
+    """The states of files: while these are equal, so is the content."""
+    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 
 def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:

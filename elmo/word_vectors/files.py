@@ -1,15 +1,18 @@
 """Word vectors in files: text of GloVe, word2vec and fastText, binary files of word2vec and fastText, and tensors.
 
-The content is hashed after each reading, and compared with the hash of before: a file that changes is refused.
+The content is hashed before it is read. A file whose size or time has changed after that is hashed again: another
+content is refused.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import struct
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,13 +23,11 @@ from safetensors.numpy import load, save
 
 from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import sha256_of
-from elmo.download.folder import content_hash, note_path
+from elmo.common.files import FileState, sha256_of, states_of
 
 Vector = npt.NDArray[np.float32]
 
 TENSORS = ".safetensors"  # how the name of a file of tensors ends
-_REMEDY = "Remove the line, or use another file"
 _CHUNK = 1 << 20
 _LONGEST_WORD = 10_000  # bytes; a longer one is a damaged file
 _MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
@@ -46,7 +47,7 @@ def file_vectors(path: Path, dim: int | None = None) -> FileVectors:
 
 
 class FileVectors:
-    """Word vectors in a file; only those that are picked are held in memory.
+    """Word vectors in files; only those that are picked are held in memory.
 
     Attributes:
         dim: width of a vector.
@@ -54,8 +55,9 @@ class FileVectors:
 
     dim: int
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *more: Path) -> None:
         self._path = path
+        self._files = (path, *more)
         self._sha256: str | None = None
 
     def fingerprint(self) -> str:
@@ -63,11 +65,8 @@ class FileVectors:
         return self.sha256()
 
     def sha256(self) -> str:
-        """The hash of the content that was read, or will be: reading another is an error.
-
-        Before the first reading it may trust the file's size and time: what is read is compared.
-        """
-        self._sha256 = self._sha256 or self._quick_hash()
+        """The hash of the content that was read, or will be: reading another is an error."""
+        self._sha256 = self._sha256 or _hash_of(states_of(self._files))
         return self._sha256
 
     def pick(self, words: Collection[str] | None = None) -> dict[str, Vector]:
@@ -76,32 +75,29 @@ class FileVectors:
         Raises:
             InputError: a vector cannot be used, or the file has changed since it was hashed.
         """
+        expected = self.sha256()
         picked = self._read(words)
-        sha256 = self._hash()
-        self._sha256 = self._sha256 or sha256
-        if sha256 != self._sha256:
-            note = note_path(self._path)
-            delete = f" and delete {note}, which has the old hash" if note.is_file() else ""
+        if (sha256 := _hash_of(states_of(self._files))) != expected:
             raise InputError(
-                f"{self._path}: expected the vectors with sha256 {self._sha256[:12]}, as hashed before, found those "
-                f"with {sha256[:12]}: the file has changed. Put the old content back, or start again with the new one"
-                f"{delete}"
+                f"{self._path}: expected the vectors with sha256 {expected[:12]}, as hashed before, found those with "
+                f"{sha256[:12]}: the file has changed. Put the old content back, or start again with the new one"
             )
         return picked
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
         raise NotImplementedError
 
-    def _quick_hash(self) -> str:
-        return content_hash(self._path)
-
-    def _hash(self) -> str:
-        return sha256_of(self._path)
-
     def _finite(self, vector: Vector, word: str) -> Vector:
         if not np.isfinite(vector).all():
             raise InputError(f"{self._path}: expected finite numbers for {word!r}, found others. Use another file")
         return vector
+
+
+@lru_cache(maxsize=16)
+def _hash_of(state: tuple[FileState, ...]) -> str:
+    """The hash of a file, or of the hashes of several, computed once in a process while sizes and times stay."""
+    hashes = [sha256_of(Path(path)) for path, _, _ in state]
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256(b"".join(map(bytes.fromhex, hashes))).hexdigest()
 
 
 class TextVectors(FileVectors):
@@ -121,7 +117,7 @@ class TextVectors(FileVectors):
         self._count = int(first[0][:20]) if self._has_header and first[0].isdigit() else None
         fields = second if self._has_header else first
         self.dim = dim or len(fields) - 1
-        if not 2 <= self.dim <= WIDEST or not _is_number(fields[-1]):
+        if not 2 <= self.dim <= WIDEST or _vector(fields[-1:]) is None:
             start = b" ".join(first)[:60].decode("utf-8", "replace")
             raise InputError(
                 f"{path}: expected lines: a word and 2 to {WIDEST:,} numbers, found {len(fields) - 1:,} in {start!r}. "
@@ -138,30 +134,25 @@ class TextVectors(FileVectors):
         beginnings = None if wanted is None else {word.partition(b" ")[0] for word in wanted}
         picked: dict[str, Vector] = {}
         count = 0
-        with _opened(self._path) as file:
+        with _opened(self._path) as file, np.errstate(over="ignore"):  # too large for float32 becomes inf
             for number, raw in enumerate(file, start=1):  # only a newline ends a line, not U+2028 or the like
                 line = raw.rstrip(b" \r\n")
                 if (number == 1 and self._has_header) or not line:
                     continue
                 count += 1
-                if (fields := line.count(b" ")) < self.dim:
-                    raise self._wrong(number, line, f"expected a word and {self.dim} numbers, found {fields}")
-                if beginnings is not None and line[: line.index(b" ")] not in beginnings:
+                whole = line.count(b" ") >= self.dim
+                if whole and beginnings is not None and line[: line.index(b" ")] not in beginnings:
                     continue
                 spelled, *numbers = line.rsplit(b" ", self.dim)
                 word = spelled.decode("utf-8", "replace") if wanted is None else wanted.get(spelled)
-                if word is None or word in picked:
+                if whole and (word is None or word in picked):
                     continue
-                try:
-                    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which is rejected
-                        vector = np.array(numbers, dtype=np.float32)
-                except ValueError as error:
-                    raise self._wrong(
-                        number, line, f"expected {self.dim} numbers, found a value that is none"
-                    ) from error
-                if not np.isfinite(vector).all():
-                    value = numbers[int(np.isfinite(vector).argmin())].decode("utf-8", "replace")
-                    raise self._wrong(number, line, f"expected finite numbers for {word!r}, found {value:.80}")
+                vector = _vector(numbers) if whole else None
+                if word is None or vector is None:
+                    raise InputError(
+                        f"{self._path}, line {number}: expected a word and {self.dim} finite numbers, found "
+                        f"{line[:60].decode('utf-8', 'replace')!r}. Remove the line, or use another file"
+                    )
                 picked[word] = vector
         if self._count not in (None, count):  # such as a file that was cut at the end of a line
             raise InputError(
@@ -169,10 +160,6 @@ class TextVectors(FileVectors):
                 "file again; if its lines were chosen on purpose, correct the first line"
             )
         return picked
-
-    def _wrong(self, number: int, line: bytes, why: str) -> InputError:
-        start = line[:60].decode("utf-8", "replace")
-        return InputError(f"{self._path}, line {number}: {why}: {start!r}. {_REMEDY}")
 
 
 class BinaryVectors(FileVectors):
@@ -192,17 +179,8 @@ class BinaryVectors(FileVectors):
         self._count, self.dim = map(int, fields)
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        wanted = _spelled(words)
+        wanted, size = _spelled(words), 4 * self.dim
         picked: dict[str, Vector] = {}
-        for spelled, numbers in self._entries():
-            word = spelled.decode("utf-8", "replace") if wanted is None else wanted.get(spelled)
-            if word is not None and word not in picked:
-                picked[word] = self._finite(np.frombuffer(numbers, dtype="<f4").astype(np.float32), word)
-        return picked
-
-    def _entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Each word and the bytes of its vector, read in one pass through the file."""
-        size, where = 4 * self.dim, f"{self._path}: expected {self._count:,} words of {self.dim} numbers"
         with _opened(self._path) as file:
             file.readline()
             buffer, place = b"", 0
@@ -211,17 +189,22 @@ class BinaryVectors(FileVectors):
                     buffer, place = buffer[place:] + file.read(_CHUNK + size), 0
                 end = buffer.find(b" ", place, place + _LONGEST_WORD)
                 if end < 0 or end + 1 + size > len(buffer):
-                    raise InputError(
-                        f"{where}, found the end of the file or no word after {number:,}. Get the file again"
-                    )
-                # Some writers end an entry with a newline.
-                yield buffer[place:end].lstrip(b"\n"), buffer[end + 1 : end + 1 + size]
+                    raise self._wrong(f"the end of the file or no word after {number:,}")
+                spelled = buffer[place:end].lstrip(b"\n")  # some writers end an entry with a newline
+                word = spelled.decode("utf-8", "replace") if wanted is None else wanted.get(spelled)
+                if word is not None and word not in picked:
+                    vector = np.frombuffer(buffer, "<f4", self.dim, end + 1)
+                    picked[word] = self._finite(vector.astype(np.float32), word)
                 place = end + 1 + size
             if (buffer[place:] + file.read(_CHUNK)).strip():  # a text file is longer than 4 bytes a number
-                raise InputError(
-                    f"{where} in binary form, found more after them. Get the file again; a text file must not end in "
-                    ".bin"
-                )
+                raise self._wrong("more after them")
+        return picked
+
+    def _wrong(self, what: str) -> InputError:
+        return InputError(
+            f"{self._path}: expected {self._count:,} words of {self.dim} numbers in binary form, found {what}. Get the "
+            "file again; a text file must not end in .bin"
+        )
 
 
 class FastTextModel(FileVectors):
@@ -236,46 +219,40 @@ class FastTextModel(FileVectors):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._hashed: tuple[tuple[int, int], str] | None = None  # the state of the file when it was hashed, its hash
-        if path.suffix == ".gz":
-            raise InputError(f"{path}: a model of fastText is read in place. Unpack it first: gunzip {path}")
-        with _opened(path) as file:
-            try:
+        try:
+            with path.open("rb") as file:
                 self._read_header(file)
-            except (struct.error, IndexError) as error:
-                raise InputError(f"{path}: expected a model of fastText, found a part of one. Get it again") from error
+        except (struct.error, IndexError, ValueError) as error:
+            what = error if isinstance(error, ValueError) else "a part of one"
+            raise InputError(
+                f"{path}: expected a model of fastText, version 11 or 12, not packed (gunzip) and not quantised "
+                f"(.ftz), found {what}. Get the file again"
+            ) from error
 
     def _read_header(self, file: BinaryIO) -> None:
         """Reads everything in front of the vectors."""
         _, version = _unpacked(file, "<2i")
         if version not in (11, 12):
-            raise InputError(
-                f"{self._path}: expected version 11 or 12 of fastText's format, found {version}. Use another file"
-            )
+            raise ValueError(f"version {version}")
         # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
         self.dim, *_, model, self._buckets, self._shortest, self._longest, _, _ = _unpacked(file, "<12id")
         if version == 11 and model == _SUPERVISED:
             self._longest = 0  # that version wrote a value that it did not use
         entries, self._n_words, _, _, pruned = _unpacked(file, "<3i2q")
-        if not (0 < self.dim <= WIDEST and 0 <= self._n_words <= entries and self._buckets >= 0):
-            raise InputError(
-                f"{self._path}: expected vectors of 1 to {WIDEST:,} numbers, found {self.dim}, for {self._n_words:,} "
-                f"words of {entries:,} and {self._buckets:,} n-grams. Get the file again"
-            )
         words = [_entry(file) for _ in range(entries)][: self._n_words]  # labels follow the words
         self._numbers = {word: number for number, word in enumerate(words)}  # some models have words twice
         (quantised,) = _unpacked(file, "<?")
         if quantised or pruned >= 0:
-            raise InputError(f"{self._path}: a quantised model of fastText (.ftz) cannot be read. Use the .bin of it")
+            raise ValueError("a quantised model")
         rows, dim = _unpacked(file, "<2q")
-        offset, expected = file.tell(), self._n_words + self._buckets * (self._longest > 0)
-        size = self._path.stat().st_size
-        if rows < expected or dim != self.dim or size < offset + 4 * rows * dim:
-            raise InputError(
-                f"{self._path}: expected {expected:,} vectors of {self.dim} numbers and their bytes, found {rows:,} of "
-                f"{dim} in {size:,} bytes. Get the file again"
+        expected = self._n_words + self._buckets * (self._longest > 0)
+        size = self._path.stat().st_size - file.tell()
+        sane = 0 < self.dim <= WIDEST and 0 <= self._n_words <= entries and self._buckets >= 0
+        if not sane or rows < expected or dim != self.dim or size < 4 * rows * dim:
+            raise ValueError(
+                f"{expected:,} words and n-grams, and {rows:,} vectors of {dim} of {self.dim} numbers in {size:,} bytes"
             )
-        self._vectors = np.memmap(self._path, dtype="<f4", mode="r", offset=offset, shape=(rows, dim))
+        self._vectors = np.memmap(self._path, dtype="<f4", mode="r", offset=file.tell(), shape=(rows, dim))
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
         picked: dict[str, Vector] = {}
@@ -285,13 +262,6 @@ class FastTextModel(FileVectors):
             if rows:
                 picked[word] = self._finite(self._vectors[rows].mean(axis=0, dtype=np.float32), word)
         return picked
-
-    def _hash(self) -> str:
-        """Hashes its gigabytes only if they may have changed."""
-        state = self._path.stat().st_ino, self._path.stat().st_ctime_ns
-        if self._hashed is None or self._hashed[0] != state:
-            self._hashed = state, super()._hash()
-        return self._hashed[1]
 
     def _ngrams(self, word: str) -> list[int]:
         """The numbers of a word's n-grams among the buckets; the marks < and > count as characters."""
@@ -360,12 +330,13 @@ def _spelled(words: Collection[str] | None) -> dict[bytes, str] | None:
     return None if words is None else {word.encode("utf-8", "surrogatepass"): word for word in words}
 
 
-def _is_number(field: bytes) -> bool:
+def _vector(numbers: Sequence[bytes]) -> Vector | None:
+    """The numbers as a vector; None if one is none, or not finite."""
     try:
-        float(field)
+        vector = np.array(numbers, dtype=np.float32)
     except ValueError:
-        return False
-    return True
+        return None
+    return vector if np.isfinite(vector).all() else None
 
 
 def _fnv(text: bytes) -> int:

@@ -2,11 +2,9 @@
 
 import gzip
 import lzma
-import os
 import re
 import sys
 import zipfile
-from contextlib import suppress
 from functools import cache, partial
 from types import ModuleType
 from unittest.mock import patch
@@ -17,10 +15,8 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
-from elmo.common.files import sha256_of
 from elmo.common.progress import Meter
-from elmo.download import folder as downloads
-from elmo.download.folder import TransferError, _unpack, _usable, _write_note
+from elmo.download.folder import _unpack
 from elmo.download.published import PublishedFile, PublishedVectors
 from elmo.embed.one_file import EmbedSettings, read_lines
 from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
@@ -197,29 +193,6 @@ def _read_run(path):
     run.keep_curve_until(run.load(*_model()).step)
 
 
-PUBLISHED = PublishedFile("lm.pt", ("http://127.0.0.1",), None, None)
-
-
-def _make_note(folder):
-    torch.save({}, folder / "lm.pt")
-    os.utime(folder / "lm.pt", (1e9, 1e9))
-    _write_note(folder / "lm.pt", sha256_of(folder / "lm.pt"))
-    return [folder / "lm.pt", folder / "lm.pt.checked"]
-
-
-def _make_partial(folder):
-    (folder / "lm.pt.partial").write_bytes(b"some bytes")
-    (folder / "lm.pt.partial.etag").write_text('"tag"')
-    return [folder / "lm.pt.partial.etag"]
-
-
-def _read_partial(path):
-    """Continues a download whose server does not answer."""
-    refused = patch.object(downloads.requests.Session, "get", side_effect=downloads.requests.ConnectionError)
-    with refused, patch.object(downloads, "PAUSE_S", 0), suppress(TransferError):
-        downloads.fetch("http://127.0.0.1/lm.pt", path.with_name("lm.pt"), lambda here, total: None)
-
-
 def _make_archive(folder):
     with zipfile.ZipFile(folder / "glove.zip", "w") as archive:
         archive.writestr(zipfile.ZipInfo("v.txt"), VECTORS, zipfile.ZIP_DEFLATED)
@@ -228,7 +201,7 @@ def _make_archive(folder):
 
 def _unpack_archive(path):
     archive = PublishedFile(path.name, ("http://127.0.0.1",), None, None)
-    _unpack("glove/x", PublishedVectors(archive, "v.txt", 3), path.with_name("v.txt"))
+    _unpack(PublishedVectors(archive, "v.txt", 3), path, path.with_name("v.txt"))
 
 
 def _pack(path):
@@ -272,8 +245,6 @@ READERS = [
     Reader("corpus in gzip", _file("text.gz", gzip.compress(b"One paragraph.\n" * 9, mtime=0)), _read_source),
     Reader("corpus in xz", _file("text.xz", lzma.compress(b"One paragraph.\n" * 9)), _read_source),
     Reader("pretraining run", _make_run, _read_run, most_lines=23),
-    Reader("note of a download", _make_note, lambda path: _usable(path.with_name("lm.pt"), PUBLISHED)),
-    Reader("partial download", _make_partial, _read_partial),
     Reader("archive of vectors", _make_archive, _unpack_archive),
     Reader("layer store", _make_store, _read_shelf, (StoreFull,)),
 ]

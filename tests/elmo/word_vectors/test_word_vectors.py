@@ -93,7 +93,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 def test_a_truncated_file_is_reported_even_if_its_last_word_is_not_picked(tmp_path):
     vectors = write(tmp_path / "v.txt", "cat 1 2 3\ndog 4 5 6\nbird 7")
-    with pytest.raises(InputError, match=r"v\.txt, line 3: expected a word and 3 numbers, found 1: 'bird 7'"):
+    with pytest.raises(InputError, match=r"v\.txt, line 3: expected a word and 3 finite numbers, found 'bird 7'"):
         vectors.pick(["cat"])
 
 
@@ -161,12 +161,10 @@ def test_invalid_utf8_affects_only_its_own_line(tmp_path):
     assert as_lists(vectors.pick(["cat"])) == {"cat": [3, 4]}
 
 
-@pytest.mark.parametrize(
-    ("line", "what"), [("dog 4 x 6", "a value that is none"), ("dog 4 5", "expected a word and 3 numbers, found 2")]
-)
-def test_a_malformed_line_is_named(tmp_path, line, what):
+@pytest.mark.parametrize("line", ["dog 4 x 6", "dog 4 5"])
+def test_a_malformed_line_is_named(tmp_path, line):
     vectors = write(tmp_path / "v.txt", f"cat 1 2 3\n{line}\n")
-    with pytest.raises(InputError, match=rf"v\.txt, line 2: .*{what}.*dog 4"):
+    with pytest.raises(InputError, match=rf"v\.txt, line 2: expected a word and 3 finite numbers, found '{line}'"):
         vectors.pick(["dog"])
 
 
@@ -175,7 +173,9 @@ def test_a_malformed_line_is_named(tmp_path, line, what):
 def test_a_value_that_is_not_finite_is_named(tmp_path, value):
     """1e39 is too large for float32."""
     vectors = write(tmp_path / "v.txt", f"cat 1 2 3\ndog 4 {value} 6\n")
-    with pytest.raises(InputError, match=rf"v\.txt, line 2: expected finite numbers for 'dog', found {value}:"):
+    with pytest.raises(
+        InputError, match=rf"v\.txt, line 2: expected a word and 3 finite numbers, found 'dog 4 {value} 6'"
+    ):
         vectors.pick(["dog"])
     assert as_lists(vectors.pick(["cat"])) == {"cat": [1, 2, 3]}, "the other line is not picked"
 
