@@ -14,7 +14,7 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.progress import Meter
 from elmo.pretrain.batches import Text, text_of_words, texts_of_store
-from elmo.pretrain.corpus.text import CONTINUES, WINDOW, find_sources, lines, read_blocks, shared
+from elmo.pretrain.corpus.text import CONTINUES, WINDOW, find_sources, read_blocks, shared
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.export import Output, load_model
 from elmo.pretrain.objective import OBJECTIVES, objective_of
@@ -72,12 +72,11 @@ def _documents(path: Path) -> list[list[str]]:
     """The lines of a file or folder, by document; a blank line or the end of a file ends a document."""
     documents: list[list[str]] = []
     for block in read_blocks(find_sources([path])):
-        for piece in block.pieces:
-            for line in lines(piece):
-                if line.place != CONTINUES or not documents:
-                    documents.append([])
-                documents[-1].append(line.text)
-    return [document for document in documents if document]
+        for line in block.lines:
+            if line.place != CONTINUES:
+                documents.append([])
+            documents[-1].append(line.text)
+    return documents
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,8 +14,7 @@ passes over the 108 million tokens of the shipped biLM take 85 core-minutes.
 from __future__ import annotations
 
 import logging
-import os
-import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -37,11 +36,6 @@ from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenSto
 from elmo.word_vectors.files import TENSORS, as_tensors
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
-# This version of gensim treats a product of exactly -1 as an exception, reports it and continues with 0. That is once
-# in many millions of products and harmless, but a debug build of Python stops there (gensim's issue 3642). The report
-# bypasses sys.unraisablehook, so it cannot be suppressed, only explained.
-_FALSE_ALARMS = "4.4.0"
-OTHER_FORMATS = {".json": "their description", ".bin": "binary files", ".gz": "compressed files"}
 
 
 @dataclass(frozen=True)
@@ -75,9 +69,9 @@ class Word2VecSettings:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        least = {"dim": 2, "window": 1, "negatives": 1, "min_count": 1, "epochs": 1, "seed": 0, "workers": 1}
-        for name, low in least.items():
-            checks.at_least(low, f"--{name.replace('_', '-')}", getattr(self, name))
+        for name in ("dim", "window", "negatives", "min_count", "epochs", "workers"):
+            checks.at_least(1, f"--{name.replace('_', '-')}", getattr(self, name))
+        checks.at_least(0, "--seed", self.seed)
         checks.dropout("--sample", self.sample)
         checks.positive("--spread", self.spread)
         checks.finite({"--spread": self.spread})
@@ -110,7 +104,8 @@ def train(
     store: TokenStore, settings: Word2VecSettings, console: Console
 ) -> tuple[list[str], npt.NDArray[np.float32], dict[str, Any]]:
     """Words by falling frequency, their vectors (words, dim), and facts about the training for the JSON file."""
-    gensim = _gensim()
+    from gensim.models import Word2Vec
+
     spelled = store.words(range(len(store)))
     forms = spelled if settings.cased else [word.lower() for word in spelled]
     counts: Counter[str] = Counter()
@@ -123,46 +118,35 @@ def train(
             "--min-count"
         )
     logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of small batches, which are fine for little text
-    of_gensim = {"dim": "vector_size", "negatives": "negative"}
-    named = ("dim", "window", "negatives", "sample", "min_count", "epochs", "seed", "workers")
-    model = gensim.models.Word2Vec(sg=1, **{of_gensim.get(name, name): getattr(settings, name) for name in named})
+    model = Word2Vec(
+        sg=1,
+        vector_size=settings.dim,
+        window=settings.window,
+        negative=settings.negatives,
+        sample=settings.sample,
+        min_count=settings.min_count,
+        epochs=settings.epochs,
+        seed=settings.seed,
+        workers=settings.workers,
+    )
     model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has the counts
-    tokens = len(store.train.tokens)
-    if gensim.__version__ == _FALSE_ALARMS:
-        print_line(console, 'gensim may print "Exception ignored in ... our_dot_float" sometimes; this is not an error')
-    began = time.monotonic()
+    tokens, began = len(store.train.tokens), time.monotonic()
+    # gensim 4.4.0 may print "Exception ignored in our_dot_float", for a product of exactly -1, and continues with 0.
     with Meter(console, "training", tokens * settings.epochs) as meter:
         text = TrainingText(store.train, forms, meter)
         model.train(text, total_examples=len(store.train), total_words=tokens, epochs=settings.epochs)
-    seconds = time.monotonic() - began
-    trained_spread = float(model.wv.vectors.std())
+    spread = float(model.wv.vectors.std())
     about = {
         "words": len(model.wv),
-        "spread_as_trained": round(trained_spread, 4),
+        "spread_as_trained": round(spread, 4),
         "tokens_with_a_vector": known,
-        "seconds": round(seconds, 1),
-        "tokens_a_second": round(tokens * settings.epochs / seconds),
-        "gensim": gensim.__version__,
+        "seconds": round(time.monotonic() - began, 1),
     }
-    return list(model.wv.index_to_key), model.wv.vectors * np.float32(settings.spread / trained_spread), about
+    return list(model.wv.index_to_key), model.wv.vectors * np.float32(settings.spread / spread), about
 
 
-def _gensim() -> Any:  # noqa: ANN401 (a module without types)
-    try:
-        import gensim
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"training word vectors needs {error.name}, which is not installed: in the checkout, "
-            "pip install -e '.[word2vec]'"
-        ) from error
-    return gensim
-
-
-def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32], half: bool) -> None:
-    """Writes word2vec's text format with five decimals, a third smaller than gensim's, or tensors in float16."""
-    if half:
-        path.write_bytes(as_tensors(words, vectors))
-        return
+def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
+    """Writes word2vec's text format with five decimals, a third smaller than gensim's."""
     line = "%s" + " %.5f" * vectors.shape[1] + "\n"
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n")
@@ -177,27 +161,32 @@ def make_vectors(
 
     Args:
         corpus: the text and how to tokenise it, or one finished token store as its only source.
-        out: the file, text or .safetensors; an existing one is never overwritten.
+        out: the file, .txt, or .safetensors for tensors in float16; an existing one is never overwritten.
         settings: of the training.
         console: for progress.
         kept: the words to write, if they have a vector; None for all.
     """
-    if out.suffix in OTHER_FORMATS:
-        raise InputError(
-            f"{out}: expected a name such as {out.stem}.txt for vectors in text, found {out.suffix}, which is for "
-            f"{OTHER_FORMATS[out.suffix]}"
-        )
+    if out.suffix not in (".txt", TENSORS):
+        raise InputError(f"{out}: expected a name such as {out.stem}.txt or {out.stem}{TENSORS}")
     about_it = out.with_suffix(".json")
     for path in (out, about_it):
         if path.exists():
             raise InputError(f"{path}: exists already, and records may name it; remove it, or name another with --out")
-    _gensim()  # fail before minutes of tokenising
+    try:
+        import gensim
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"training word vectors needs {error.name}, which is not installed: in the checkout, "
+            "pip install -e '.[word2vec]'"
+        ) from error
     out.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(out.parent, os.W_OK):
-        raise InputError(f"{out.parent}: cannot be written to; name another file with --out")
-    own_store = out.with_name(f"{out.name}.store")
-    store = _store(corpus, own_store, console)
-    words, vectors, about = train(store, settings, console)
+    with tempfile.TemporaryDirectory(prefix=f"{out.name}.", suffix=".partial", dir=out.parent) as work:
+        # Held-out text depends on text and seed only, so it is the same as for a biLM of the same text and seed.
+        stores = [source for source in map(Path, corpus.sources) if (source / "header.json").is_file()]
+        if stores and len(corpus.sources) > 1:
+            raise InputError(f"{stores[0]}: a token store; expected it alone, found other sources too")
+        store = TokenStore.open(stores[0]) if stores else build_store(corpus, Path(work) / "store", console)
+        words, vectors, about = train(store, settings, console)
     if kept is not None:
         forms = set(kept if settings.cased else map(str.lower, kept))
         rows = [row for row, word in enumerate(words) if word in forms]
@@ -206,32 +195,20 @@ def make_vectors(
         words, vectors = [words[row] for row in rows], vectors[rows]
         about |= {"words_of_data": len(forms), "words": len(words)}
     with replacing(out) as partial:
-        write_vectors(partial, words, vectors, half=out.suffix == TENSORS)
+        if out.suffix == TENSORS:
+            partial.write_bytes(as_tensors(words, vectors))
+        else:
+            write_vectors(partial, words, vectors)
+    text = {key: store.header[key] for key in ("sources", "settings", "counts")}
     card = {
-        "vectors": {"file": out.name, "bytes": out.stat().st_size, "sha256": sha256_of(out)},
-        "text": {"store": store.fingerprint, **{key: store.header[key] for key in ("sources", "settings", "counts")}},
+        "vectors": {"file": out.name, "sha256": sha256_of(out)},
+        "text": {"store": store.fingerprint, **text},
         "settings": {"model": "skip-gram, negative sampling", **asdict(settings)},
-        "training": about,
+        "training": about | {"gensim": gensim.__version__},
     }
     write_json(about_it, card)
-    if store.folder == own_store and own_store not in map(Path, corpus.sources):  # never a store that was given
-        shutil.rmtree(own_store, ignore_errors=True)
     print_line(
         console,
-        f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training "
-        f"({about['tokens_a_second'] / 1000:,.0f} k tokens/s, {settings.workers} threads); "
+        f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training; "
         f"description: {about_it.name}",
     )
-
-
-def _store(corpus: CorpusSettings, folder: Path, console: Console) -> TokenStore:
-    """The given token store, or one built from the text in `folder`.
-
-    Held-out text depends on text and seed only, so it is the same as for a biLM of the same text and seed.
-    """
-    stores = [source for source in map(Path, corpus.sources) if (source / "header.json").is_file()]
-    if stores and len(corpus.sources) > 1:
-        raise InputError(
-            f"{stores[0]} is a token store; expected it alone, found {len(corpus.sources) - 1} other sources"
-        )
-    return TokenStore.open(stores[0]) if stores else build_store(corpus, folder, console)

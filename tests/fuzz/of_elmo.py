@@ -15,14 +15,12 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
-from elmo.common.progress import Meter
 from elmo.download.folder import _unpack
 from elmo.download.published import PublishedFile, PublishedVectors
 from elmo.embed.one_file import EmbedSettings, read_lines
 from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
-from elmo.pretrain.corpus.shards import Shard, make_shards
-from elmo.pretrain.corpus.text import find_sources, lines, read_blocks
-from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
+from elmo.pretrain.corpus.text import find_sources, read_blocks
+from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.train import Position, RunFolder
 from elmo.sources.character_lm import read_pair
 from elmo.sources.cove import Cove
@@ -30,7 +28,7 @@ from elmo.sources.masked import load_either, random_masked, save_masked
 from elmo.store.shelf import StoreFull, open_shelf
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.__main__ import convert
-from tests.elmo.pretrain.corpus_text import QUIET, build, write
+from tests.elmo.pretrain.corpus_text import build, write
 from tests.elmo.sources.character_lms import CHARACTERS, save_arrays, tensors_of
 from tests.elmo.sources.naive_masked import OPTIONS
 from tests.elmo.word_vectors.test_binary_files import fasttext_file, word2vec_file
@@ -149,24 +147,8 @@ def _read_corpus(path):
     store.vocabulary(), store.fingerprint
 
 
-def _make_shards(folder):
-    write(folder / "text.txt", range(5))
-    (folder / "shards").mkdir()
-    _read_shards(folder / "shards" / "x")
-    return sorted((folder / "shards").iterdir())
-
-
-def _read_shards(path):
-    settings = CorpusSettings(["text.txt"])
-    sources = find_sources([path.parents[1] / "text.txt"])
-    for shard in make_shards(sources, (), path.parent, settings, 1, Meter(QUIET, "", 1)):
-        Shard.load(shard)
-
-
 def _read_source(path):
-    for block in read_blocks(find_sources([path])):
-        for piece in block.pieces:
-            list(lines(piece))
+    list(read_blocks(find_sources([path])))
 
 
 def _model():
@@ -240,7 +222,6 @@ READERS = [
     Reader("table to embed", _file("in.csv", 'id,text\n1,"a, b"\n2,c\n'), lambda p: list(read_lines(p, "ptb", "text"))),
     Reader("embedded shard", _make_embedded, _read_embedded),
     Reader("token store", _make_corpus, _read_corpus),
-    Reader("shards of a corpus", _make_shards, _read_shards),
     Reader("corpus", _file("text.txt", "One paragraph.\n\nAnother, 日本.\n"), _read_source),
     Reader("corpus in gzip", _file("text.gz", gzip.compress(b"One paragraph.\n" * 9, mtime=0)), _read_source),
     Reader("corpus in xz", _file("text.xz", lzma.compress(b"One paragraph.\n" * 9)), _read_source),

@@ -1,17 +1,21 @@
 """Build a token store from text files: `build_store(CorpusSettings(sources=[...]), folder)`.
 
-Two passes. The first cuts the text into blocks and tokenises them into shards, in parallel (`shards`); the second drops
-repeated paragraphs, holds some out, numbers words by frequency and writes all sentences in a seeded random order
-(`merge`). Unfinished work is in `<folder>.partial`, and the store is renamed to `<folder>` when it is complete. Running
-again continues it. A process that finds another one building waits for its store (`<folder>.lock`).
+Two passes. The first tokenises blocks of text into shards, in several processes; each shard numbers its own words. The
+second drops repeated paragraphs, holds some out, numbers words by frequency and writes all sentences in a seeded random
+order (`merge`). Both work in `<folder>.partial`; the store is renamed to `<folder>` when it is complete. A process that
+finds another one building waits for its store (`<folder>.lock`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
+import functools
+import multiprocessing
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +24,20 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from elmo.common.errors import InputError
-from elmo.common.files import explain_full_disk, plain_json, read_own_json, require_space, sha256_of, write_json
-from elmo.common.processes import available_cores, locked
+from elmo.common.files import explain_full_disk, plain_json, sha256_of, write_json
+from elmo.common.processes import ahead, available_cores, end_with_parent, locked
 from elmo.common.progress import Meter, print_line
-from elmo.pretrain.corpus.shards import Shard, load_arrays, make_shards
-from elmo.pretrain.corpus.text import CONTINUES, NEW_DOCUMENT, NEW_FILE, WINDOW, SourceFile, find_sources
+from elmo.pretrain.corpus.text import (
+    CONTINUES,
+    NEW_DOCUMENT,
+    NEW_FILE,
+    WINDOW,
+    Block,
+    Excluded,
+    SourceFile,
+    find_sources,
+    read_blocks,
+)
 from elmo.pretrain.corpus.token_store import (
     DTYPES,
     FORMAT,
@@ -38,10 +51,10 @@ from elmo.pretrain.corpus.token_store import (
     require,
     sealed,
 )
-from elmo.tokeniser import MAX_WORD_BYTES, TOKENISER_VERSION
+from elmo.tokeniser import TOKENISER_VERSION, Tokeniser, parts
 
-_SHARD_VERSION: Final = 5
-_DISK_PER_TEXT: Final = 1.9  # bytes on disk, shards and store together, for a byte of text: measured 1.7 on English
+_tokeniser = functools.cache(Tokeniser)
+_excluded = functools.cache(Excluded)
 
 
 def build_store(settings: CorpusSettings, folder: str | Path, console: Console | None = None) -> TokenStore:
@@ -52,8 +65,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         folder: Of the store; it exists only when the store is complete.
         console: For progress: a bar on a terminal, else a line per tenth. None is standard error.
     """
-    folder = Path(folder)
-    console = console or Console(stderr=True)
+    folder, console = Path(folder), console or Console(stderr=True)
     sources = find_sources(settings.sources)
     exclude = tuple(find_sources(settings.exclude)) if settings.exclude else ()
     made_of = {
@@ -90,73 +102,30 @@ def _build(
 ) -> None:
     """Build a store that does not exist, where no other process builds it."""
     work = folder.with_name(folder.name + ".partial")
-    text_bytes = sum(source.text_bytes() for source in sources)
-    blocks = math.ceil(text_bytes / settings.block_bytes)
-    workers = max(1, min(settings.workers or available_cores(), blocks))
-    full = "no room left on this disk. Make room and run again: it continues with the shards that are done"
-    with (
-        explain_full_disk(f"{work}: {full}. Delete that folder to give up."),
-        _work_folder(work, _shard_identity(settings, sources, exclude)),
-    ):
-        done = sum(path.stat().st_size for path in work.glob("*.npz"))
-        need = text_bytes * _DISK_PER_TEXT - done
-        require_space(work, need, "the corpus", "make room or name a folder on another disk")
-        with Meter(console, "tokenising", sum(source.size for source in sources)) as meter:
-            shards = make_shards(sources, exclude, work, settings, workers, meter)
-        unfinished = work / "store"
-        unfinished.mkdir()
-        with Meter(console, "merging", 2 * len(shards)) as meter:
-            counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
-        header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
-        write_json(unfinished / "header.json", sealed(plain_json(header)))
-        unfinished.rename(folder)
-        shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
+    unfinished = work / "store"
+    try:
+        with explain_full_disk(f"{work}: no room left on this disk. Make room and run again."):
+            unfinished.mkdir(parents=True)
+            with Meter(console, "tokenising", sum(source.size for source in sources)) as meter:
+                shards = make_shards(sources, exclude, work, settings, meter)
+            with Meter(console, "merging", 2 * len(shards)) as meter:
+                counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
+            header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
+            write_json(unfinished / "header.json", sealed(plain_json(header)))
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _flat(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a store is made of; files by position and name, since files of several folders may share a name."""
     files = {
-        f"{kind} {i}, {file['name']}": f"sha256 {file['sha256'][:16]}"
-        + (f", weight {file['weight']:g}" if file.get("weight", 1) != 1 else "")
+        f"{kind} {i}, {file['name']}": f"sha256 {file['sha256'][:16]}, weight {file.get('weight', 1):g}"
         for kind, key in (("source", "sources"), ("excluded text", "exclude"))
         for i, file in enumerate(header.get(key, []))
     }
     return {**header["settings"], "tokeniser": header["tokeniser"], **files}
-
-
-def _shard_identity(
-    settings: CorpusSettings, sources: Sequence[SourceFile], exclude: Sequence[SourceFile]
-) -> dict[str, Any]:
-    """Return what shards depend on: less than a store, so a killed run may continue with another vocabulary or seed."""
-    return {
-        "shards": _SHARD_VERSION,
-        "tokeniser": TOKENISER_VERSION,
-        "tokenise": settings.tokenise,
-        "max_tokens": settings.max_tokens,
-        "max_word_bytes": MAX_WORD_BYTES,
-        "block_bytes": settings.block_bytes,
-        **{f"source {i}, {source.name}": source.sha256 for i, source in enumerate(sources)},
-        **{f"exclude {i}, {text.name}": text.sha256 for i, text in enumerate(exclude)},
-    }
-
-
-@contextlib.contextmanager
-def _work_folder(work: Path, identity: Mapping[str, Any]) -> Iterator[None]:
-    """Create `work`, check that its shards have this `identity`, and remove a half-written store."""
-    work.mkdir(exist_ok=True)
-    made_of = work / "identity.json"
-    if not any(work.glob("*.npz")):  # without a finished shard, other text or settings are fine
-        for left_over in work.glob("*.json"):
-            left_over.unlink()
-    if made_of.exists():
-        require(work, "settings", read_own_json(made_of), identity)
-    else:
-        write_json(made_of, identity)
-    shutil.rmtree(work / "store", ignore_errors=True)
-    try:
-        yield
-    finally:
-        shutil.rmtree(work / "store", ignore_errors=True)
 
 
 def _summary(store: TokenStore) -> str:
@@ -170,12 +139,112 @@ def _summary(store: TokenStore) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Shard:
+    """The tokens of one block, by sentence and paragraph, as numbers of `words`."""
+
+    tokens: NDArray[np.uint32]
+    sentence_lengths: NDArray[np.uint32]  # tokens of each sentence
+    paragraph_lengths: NDArray[np.uint32]  # sentences of each paragraph
+    keys: NDArray[np.uint64]  # hash of each paragraph's bytes: equal for equal paragraphs
+    places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
+    sources: NDArray[np.uint32]  # of each paragraph: the number of its file
+    excluded: NDArray[np.bool_]  # whether each paragraph occurs in an excluded text
+    words: NDArray[np.uint8]  # joined by line ends; no word holds white space
+
+    @classmethod
+    def load(cls, path: Path) -> Shard:
+        """Return the shard in `path`."""
+        with np.load(path) as file:
+            return cls(**file)
+
+    @property
+    def spelled(self) -> list[bytes]:
+        """The spelling of each number."""
+        return self.words.tobytes().split(b"\n") if len(self.words) else []
+
+
+def make_shards(
+    sources: Sequence[SourceFile],
+    exclude: tuple[SourceFile, ...],
+    folder: Path,
+    settings: CorpusSettings,
+    meter: Meter,
+) -> list[Path]:
+    """Return the shards of all text in reading order; a bounded number of blocks is in memory.
+
+    With one worker they are made in this process, which is easy to debug.
+    """
+    make = functools.partial(make_shard, settings=settings, exclude=exclude)
+    shards: list[Path] = []
+
+    def jobs() -> Iterator[tuple[Block, Path]]:
+        for block in read_blocks(sources, settings.block_bytes):
+            shards.append(folder / f"{len(shards):06d}.npz")
+            yield block, shards[-1]
+
+    blocks = 1 + 4 * sum(source.size for source in sources) // settings.block_bytes  # or fewer: files may be packed
+    workers = min(settings.workers or available_cores(), blocks)
+    if workers == 1:
+        for job in jobs():
+            meter.advance(*make(job))
+        return shards
+    context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
+    try:
+        with ProcessPoolExecutor(workers, context, end_with_parent) as pool:
+            for cost, tokens in ahead(pool, make, jobs(), 2 * workers):
+                meter.advance(cost, tokens)
+    except BrokenProcessPool as error:
+        raise InputError(
+            "A worker process was killed (out of memory?). Run the command again, with fewer workers if memory was "
+            "short."
+        ) from error
+    return shards
+
+
+def make_shard(job: tuple[Block, Path], settings: CorpusSettings, exclude: tuple[SourceFile, ...]) -> tuple[int, int]:
+    """Tokenise a block into a shard in a file; return the block's cost and its number of tokens."""
+    block, path = job
+    paragraph = _tokeniser(settings.tokenise).paragraph
+    excludes = _excluded(exclude) if exclude else None
+    flat: list[str] = []
+    sentence_lengths: list[int] = []
+    paragraphs: list[tuple[int, int, int, int, bool]] = []
+    place = CONTINUES
+    for line in block.lines:
+        place = max(place, line.place)  # a line without a word may begin the document
+        before = len(sentence_lengths)
+        for sentence in paragraph(line.text):
+            for part in parts(sentence, settings.max_tokens):
+                flat += part
+                sentence_lengths.append(len(part))
+        if (sentences := len(sentence_lengths) - before) > 0:
+            is_excluded = excludes is not None and line.text in excludes
+            paragraphs.append((sentences, line.key, place, line.source, is_excluded))
+            place = CONTINUES
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
+    tokens = np.fromiter(map(numbers.__getitem__, flat), np.uint32, len(flat))
+    sentences_of, keys, places, sources, excluded = zip(*paragraphs, strict=True) if paragraphs else ((),) * 5
+    shard = Shard(
+        tokens,
+        np.array(sentence_lengths, np.uint32),
+        np.array(sentences_of, np.uint32),
+        np.array(keys, np.uint64),
+        np.array(places, np.uint8),
+        np.array(sources, np.uint32),
+        np.array(excluded, np.bool_),
+        np.frombuffer("\n".join(numbers).encode(), np.uint8),
+    )
+    np.savez(path, **vars(shard))
+    return block.cost, len(tokens)
+
+
 LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that the ends of a stretch cut few of them
 FEWEST_DOCUMENTS: Final = 20  # with fewer, a fraction of them cannot be held out
 
 _DROPPED, _TRAIN, _HELDOUT, _EXCLUDED = range(4)
 _SIDES: Final = {"train": _TRAIN, "heldout": _HELDOUT}
-_ZEROS: Final = bytes(8 << 20)
 _SHUFFLE: Final = 1 << 63  # keeps the order of sentences independent of the choice of held-out paragraphs
 
 
@@ -211,14 +280,9 @@ class SentenceOrder:
         self.starts[order] = self.offsets[:-1]
 
     def read(self, shard: Shard, first: int) -> tuple[list[bytes], NDArray[np.uint32], NDArray[np.int64]]:
-        """Return this part's sentences in a shard.
+        """Return this part's sentences in a shard, whose first sentence has the number `first` in the whole text.
 
-        Args:
-            shard: to read.
-            first: number of its first sentence in the whole text.
-
-        Returns:
-            The spelling of the numbers, the tokens as numbers, and the position of each token in the written file.
+        They are the spelling of the numbers, the tokens as numbers, and the position of each token in the written file.
         """
         mine = slice(*np.searchsorted(self.sentences, [first, first + len(shard.sentence_lengths)]))
         chosen = self.sentences[mine] - first
@@ -229,8 +293,8 @@ class SentenceOrder:
         places = np.repeat(self.starts[mine], lengths) + within
         cases = self.cases[mine]
         if not cases.any():  # all AS_IS
-            return shard.words, tokens, places
-        return *recased(shard.words, tokens, np.repeat(cases, lengths)), places
+            return shard.spelled, tokens, places
+        return *recased(shard.spelled, tokens, np.repeat(cases, lengths)), places
 
 
 class Types:
@@ -276,18 +340,16 @@ def merge(
         weights: of its sources.
         meter: advanced by 2 for each shard.
     """
-    names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded", "place_after")
-    outlines = [load_arrays(path, *names) for path in shards]
-    if not any(len(keys) for _, _, keys, *_ in outlines):
-        raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
+    names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded")
+    outlines = []
+    for path in shards:
+        with np.load(path) as file:  # leaves the tokens on disk
+            outlines.append([file[name] for name in names])
     firsts = offsets_of([len(sentence_lengths) for sentence_lengths, *_ in outlines])[:-1].tolist()
-    lengths, paragraph_lengths, keys, places, sources, excluded, places_after = (
-        np.concatenate(arrays) for arrays in zip(*outlines, strict=True)
-    )
-    # Lines without a word at the end of a shard may begin the document of the first paragraph after it.
-    following = offsets_of([len(places) for _, _, _, places, *_ in outlines])[1:]
-    inside = following < len(places)
-    np.maximum.at(places, following[inside], places_after[inside])
+    joined = [np.concatenate(arrays) for arrays in zip(*outlines, strict=True)]
+    if not joined or not len(joined[0]):
+        raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
+    lengths, paragraph_lengths, keys, places, sources, excluded = joined
     seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
     begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
     sides = _choose(keys, begins, fraction, settings.seed_of_heldout)
@@ -316,9 +378,7 @@ def merge(
     }
     held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
     documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}
-    del outlines, keys, places, sources, excluded, begins, paragraph_lengths, lengths  # they are large
-    del sentence_sides, occurs, train, heldout, order, ranks
-
+    del outlines, joined, keys, places, sources, excluded, paragraph_lengths, lengths, occurs  # they are large
     types = Types()
     for path, first in zip(shards, firsts, strict=True):
         spelled, tokens, _ = parts["train"].read(Shard.load(path), first)
@@ -326,12 +386,12 @@ def merge(
         meter.advance(1)
     words, counts = types.number()
 
-    need = sum(4 * int(part.offsets[-1]) + 8 * len(part.offsets) for part in parts.values())
-    need += sum(map(len, words)) + 20 * len(words)
-    require_space(folder, need, "the store", "make room and run again: it continues with the shards that are done")
     frequent = int((counts[len(SPECIALS) :] >= settings.min_count).sum())
     known = min(settings.vocabulary, frequent) + len(SPECIALS)
-    _write_types(folder, words, counts, known)
+    (folder / "types.bytes.bin").write_bytes(b"".join(words))
+    offsets_of([len(word) for word in words]).tofile(folder / "types.offsets.bin")
+    counts.astype("<i8").tofile(folder / "types.counts.bin")
+    (folder / "vocab.txt").write_bytes(b"".join(word + b"\n" for word in words[:known]))
     missed = _write_tokens(folder, shards, firsts, types, parts, known, meter)
     written = {name: int(part.offsets[-1]) for name, part in parts.items()}
     return {
@@ -395,13 +455,6 @@ def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float
     return sides
 
 
-def _write_types(folder: Path, words: list[bytes], counts: NDArray[np.int64], known: int) -> None:
-    (folder / "types.bytes.bin").write_bytes(b"".join(words))
-    offsets_of([len(word) for word in words]).tofile(folder / "types.offsets.bin")
-    counts.astype("<i8").tofile(folder / "types.counts.bin")
-    (folder / "vocab.txt").write_bytes(b"".join(word + b"\n" for word in words[:known]))
-
-
 def _write_tokens(
     folder: Path,
     shards: Sequence[Path],
@@ -412,33 +465,19 @@ def _write_tokens(
     meter: Meter,
 ) -> dict[str, int]:
     """Write tokens and offsets of both sides; return how many tokens of each are outside the vocabulary."""
-    files = {}
-    for name, part in parts.items():
-        part.offsets.tofile(folder / f"{name}.offsets.bin")
-        files[name] = _allocate(folder / f"{name}.tokens.bin", int(part.offsets[-1]))
-    missed = dict.fromkeys(parts, 0)
+    written = {name: np.empty(int(part.offsets[-1]), "<u4") for name, part in parts.items()}
     for path, first in zip(shards, firsts, strict=True):
         shard = Shard.load(path)
         for name, part in parts.items():
             spelled, tokens, places = part.read(shard, first)
-            ids = types.ids(spelled).astype(np.uint32)[tokens]
-            files[name][places] = ids
-            missed[name] += int(((ids >= known) | (ids == UNKNOWN)).sum())
+            written[name][places] = types.ids(spelled).astype(np.uint32)[tokens]
         meter.advance(1)
-    for file in files.values():
-        if isinstance(file, np.memmap):
-            file.flush()
+    missed = {}
+    for name, part in parts.items():
+        part.offsets.tofile(folder / f"{name}.offsets.bin")
+        written[name].tofile(folder / f"{name}.tokens.bin")
+        missed[name] = int(((written[name] >= known) | (written[name] == UNKNOWN)).sum())
     return missed
-
-
-def _allocate(path: Path, tokens: int) -> NDArray[np.uint32]:
-    """Return a mapped file for `tokens` tokens, filled with zeros: writing to a sparse file on a full disk kills."""
-    dtype = np.dtype(DTYPES[path.name])
-    left = tokens * dtype.itemsize
-    with path.open("wb") as file:
-        while left:
-            left -= file.write(_ZEROS[:left])
-    return np.memmap(path, dtype, mode="r+", shape=(tokens,)) if tokens else np.empty(0, dtype)
 
 
 AS_IS, UPPER, TITLE = range(3)

@@ -1,7 +1,6 @@
-"""Text files of a corpus: `find_sources` lists .txt, .gz and .xz files, `read_blocks` reads them in bounded memory.
+"""Text files of a corpus: `find_sources` lists .txt, .gz and .xz files, `read_blocks` reads their lines.
 
-A block is some megabytes of whole lines and may span files. Its boundaries depend on the text alone, so any process can
-tokenise it with the same result.
+Also what texts share: `shared` and `Excluded`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
-import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,16 +20,7 @@ from elmo.common.files import sha256_of
 
 EXTENSIONS: Final = (".txt", ".gz", ".xz")
 BLOCK_BYTES: Final = 8 << 20
-
-_READ_BYTES: Final = 1 << 20
-_TEXT_PER_BYTE: Final = {".txt": 1.0, ".gz": 3.0, ".xz": 4.0}  # bytes of text per byte of file, typical for prose
-_MAGIC: Final = {
-    b"\x1f\x8b": "gzip: name it .gz",
-    b"\xfd7zXZ": "xz: name it .xz",
-    b"PK\x03\x04": "zip: unpack it first",
-}
 _WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
-_BOM: Final = b"\xef\xbb\xbf"
 _MOST_WEIGHT: Final = 1000  # a larger one is a typing error: the copies are written to the store
 
 CONTINUES, NEW_DOCUMENT, NEW_FILE = range(3)  # how a line relates to the one before it
@@ -52,48 +41,35 @@ class SourceFile:
         known = {"name": self.name, "bytes": self.size, "sha256": self.sha256}
         return known if self.weight == 1 else {**known, "weight": self.weight}
 
-    def text_bytes(self) -> int:
-        """Return about how many bytes of text the file has, unpacked."""
-        return int(self.size * _TEXT_PER_BYTE[self.path.suffix.lower()])
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Whole lines of one file, with their position, since errors name file, line and byte."""
-
-    path: str
-    line: int
-    start: int
-    data: bytes
-    place: int = CONTINUES  # of the first line that is not blank
-    source: int = 0  # number of the file in the corpus
-
 
 class TextLine(NamedTuple):
-    """A non-blank line, stripped of white space.
+    """A non-blank line.
 
     Attributes:
-        raw: its bytes.
-        text: the same, decoded.
+        whole: the line as it is in the file.
         place: CONTINUES, NEW_DOCUMENT after a blank line, or NEW_FILE.
+        source: number of the file in the corpus.
     """
 
-    raw: bytes
-    text: str
+    whole: str
     place: int
+    source: int
+
+    @property
+    def text(self) -> str:
+        """The line without white space at its ends."""
+        return self.whole.strip()
 
     @property
     def key(self) -> int:
         """Hash of its bytes, 64 bits: finds repeated paragraphs and decides which are held out."""
-        return int.from_bytes(hashlib.blake2b(self.raw, digest_size=8).digest(), "little")
+        return int.from_bytes(hashlib.blake2b(self.whole.encode().strip(), digest_size=8).digest(), "little")
 
 
-@dataclass(frozen=True)
-class Block:
-    """The unit of work: pieces in reading order, and the bytes of the files (as stored) that were read for them."""
+class Block(NamedTuple):
+    """The unit of work: lines in reading order, and the bytes of the files (as stored) that were read for them."""
 
-    index: int
-    pieces: tuple[Piece, ...]
+    lines: list[TextLine]
     cost: int
 
 
@@ -109,20 +85,14 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
     weights: dict[Path, float] = {}
     for path, weight in map(_weighted, paths):
         if path.is_dir():
-            found = sorted(p for p in _files(path) if p.suffix.lower() in EXTENSIONS and p.is_file())
-            if not found:
-                raise InputError(
-                    f"{path}: no {', '.join(EXTENSIONS)} file in this folder; name a folder or file with text."
-                )
-            named = {file.resolve(): file.relative_to(path).as_posix() for file in found}
-        elif not path.exists():
-            raise InputError(f"{path}: no such file or folder; check its name.")
-        elif path.suffix.lower() not in EXTENSIONS:
-            raise InputError(f"{path}: expected a name ending in {', '.join(EXTENSIONS)}; rename or unpack the file.")
-        elif not path.is_file():
-            raise InputError(f"{path}: expected a file, since it is read twice; write the text to one first.")
-        else:
+            named = {file.resolve(): file.relative_to(path).as_posix() for file in _texts_below(path)}
+        elif path.is_file() and path.suffix.lower() in EXTENSIONS:
             named = {path.resolve(): path.name}
+        else:
+            kind = "another kind of file" if path.exists() else "no such file or folder"
+            raise InputError(
+                f"{path}: {kind}; expected a file with a name ending in {', '.join(EXTENSIONS)}, or a folder of them."
+            )
         for file, name in named.items():
             if weights.setdefault(file, weight) != weight:
                 raise InputError(f"{file}: named twice, with weights {weights[file]:g} and {weight:g}; name it once.")
@@ -149,133 +119,67 @@ def _weighted(entry: str | Path) -> tuple[Path, float]:
     return Path(path), weight
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and its subfolders, except those that a pretraining wrote."""
-    for parent, subfolders, names in os.walk(folder):
-        subfolders[:] = [name for name in subfolders if not _written_here(Path(parent, name))]
-        yield from (Path(parent, name) for name in names)
-
-
-def _written_here(folder: Path) -> bool:
-    return folder.name.endswith(".partial") or any((folder / name).exists() for name in _WRITTEN)
+def _texts_below(folder: Path) -> list[Path]:
+    """The text files of a folder and its subfolders, except those that a pretraining wrote."""
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in EXTENSIONS and path.is_file()]
+    inner = {parent for path in files for parent in path.parents if parent.is_relative_to(folder)} - {folder}
+    written = [
+        path for path in inner if path.name.endswith(".partial") or any((path / name).exists() for name in _WRITTEN)
+    ]
+    files = sorted(path for path in files if not any(path.is_relative_to(other) for other in written))
+    if not files:
+        raise InputError(f"{folder}: no {', '.join(EXTENSIONS)} file in this folder; name a folder or file with text.")
+    return files
 
 
 def read_blocks(sources: Iterable[SourceFile], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield the text as blocks of about `block_bytes`, numbered from 0."""
-    pieces: list[Piece] = []
-    index = size = cost = 0
+    """Yield the text as blocks of about `block_bytes`."""
+    lines: list[TextLine] = []
+    size = cost = 0
     for number, source in enumerate(sources):
-        for piece, read in _pieces(source, number, block_bytes):
-            pieces.append(piece)
-            size += len(piece.data)
-            cost += read
-            if size >= block_bytes:
-                yield Block(index, tuple(pieces), cost)
-                pieces, index, size, cost = [], index + 1, 0, 0
-    if pieces:
-        yield Block(index, tuple(pieces), cost)
+        done = 0
+        with source.path.open("rb") as stored:
+            for line in _lines(source.path, stored, number):
+                lines.append(line)
+                size += len(line.whole)
+                if size >= block_bytes:
+                    yield Block(lines, cost + stored.tell() - done)
+                    lines, size, cost, done = [], 0, 0, stored.tell()
+        cost += source.size - done
+    if lines or cost:
+        yield Block(lines, cost)
 
 
-def lines(piece: Piece) -> Iterator[TextLine]:
-    """Yield the non-blank lines of a piece."""
-    data = piece.data
-    nul = data.find(b"\0")
-    if nul >= 0:
-        raise InputError(f"{_place(piece, nul)}: a NUL byte, so this is not UTF-8 text{_guess(piece)}")
+def _lines(path: Path, stored: IO[bytes], source: int) -> Iterator[TextLine]:
+    """Yield the non-blank lines of a file."""
+    number, place = 0, NEW_FILE
     try:
-        text = data.decode()
+        for number, raw in enumerate(_unpacked(path, stored), start=1):
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            if "\0" in line:
+                raise InputError(f"{path}, line {number}: a NUL byte; expected UTF-8 text. Convert it or leave it out.")
+            if line.strip():
+                yield TextLine(line, place, source)
+                place = CONTINUES
+            else:
+                place = max(place, NEW_DOCUMENT)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{_place(piece, error.start)}: byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}){_guess(piece)}"
+            f"{path}, line {number}: {error}; expected UTF-8 text, one paragraph or sentence per line. Convert it "
+            "(iconv -t UTF-8), name a packed file .gz or .xz, or leave it out."
         ) from error
-    if piece.start == 0:
-        data, text = data.removeprefix(_BOM), text.removeprefix("\ufeff")
-    place = piece.place
-    for raw, line in zip(data.split(b"\n"), text.split("\n"), strict=True):
-        stripped = line.strip()
-        if stripped:
-            yield TextLine(raw.strip(), stripped, place)
-            place = CONTINUES
-        else:
-            place = max(place, NEW_DOCUMENT)
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise InputError(
+            f"{path}, after line {number}: not a whole {path.suffix} file ({error}). Copy it again, or correct its "
+            "ending."
+        ) from error
 
 
-def _pieces(source: SourceFile, number: int, block_bytes: int) -> Iterator[tuple[Piece, int]]:
-    """Yield a file as pieces of at most about `block_bytes`, each with the bytes of the file read for it."""
-    path = str(source.path)
-    line, start, done = 1, 0, 0
-    rest, place = b"", NEW_FILE
-    with source.path.open("rb") as stored:
-        for data in _chunks(source.path, stored, min(_READ_BYTES, block_bytes)):
-            rest += data
-            if len(rest) < block_bytes:
-                continue
-            # A line longer than a block (a whole book in one line) is cut at a space, to bound memory.
-            cut = rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
-            if not cut:
-                raise InputError(
-                    f"{path}, line {line}, byte {start}: {len(rest):,} bytes without a line end or space; "
-                    "expected one paragraph or sentence per line."
-                )
-            yield Piece(path, line, start, rest[:cut], place, number), stored.tell() - done
-            place = _place_after(rest[:cut], place)
-            line, start, done = line + rest.count(b"\n", 0, cut), start + cut, stored.tell()
-            rest = rest[cut:]
-        if rest or stored.tell() > done:
-            yield Piece(path, line, start, rest, place, number), stored.tell() - done
-
-
-def _place_after(data: bytes, place: int) -> int:
-    """Return the place of the first non-blank line after a piece with this data and place."""
-    text = data.decode(errors="replace").removeprefix("\ufeff")  # as in `lines`, since white space is not only ASCII
-    end = len(text.rstrip())
-    if end:
-        place = CONTINUES
-    blank = text.count("\n", end) > (end > 0)  # the first line end may be that of a line with text
-    return max(place, NEW_DOCUMENT) if blank else place
-
-
-def _chunks(path: Path, stored: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file, `size` at a time."""
+def _unpacked(path: Path, stored: IO[bytes]) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
     suffix = path.suffix.lower()
-    text: IO[bytes] | gzip.GzipFile | lzma.LZMAFile = stored
     if suffix == ".gz":
-        text = gzip.GzipFile(fileobj=stored)
-    elif suffix == ".xz":
-        text = lzma.LZMAFile(stored)  # noqa: SIM115 - the caller closes `stored`
-    position = 0
-    while True:
-        try:
-            data = text.read(size)
-        except EOFError as error:
-            raise InputError(
-                f"{path}: the file ends in mid-stream, after {position:,} bytes of text; it is cut off, copy it again."
-            ) from error
-        except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise InputError(
-                f"{path}: not a valid {suffix} file ({error}), after {position:,} bytes of text; "
-                "copy it again, or correct its ending."
-            ) from error
-        if not data:
-            return
-        yield data
-        position += len(data)
-
-
-def _place(piece: Piece, at: int) -> str:
-    line = piece.line + piece.data.count(b"\n", 0, at)
-    return f"{piece.path}, line {line}, byte {piece.start + at}"
-
-
-def _guess(piece: Piece) -> str:
-    """Return the end of an error message: what the file may be and what to do."""
-    head = piece.data[:8] if piece.start == 0 else b""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return ". It looks like UTF-16; convert it (iconv -f UTF-16 -t UTF-8)."
-    for magic, kind in _MAGIC.items():
-        if head.startswith(magic):
-            return f". It looks like {kind}."
-    return "; expected UTF-8 text, one paragraph or sentence per line. Convert it (iconv -t UTF-8) or leave it out."
+        return gzip.GzipFile(fileobj=stored)
+    return lzma.LZMAFile(stored) if suffix == ".xz" else stored
 
 
 WINDOW: Final = 45  # characters
@@ -289,11 +193,9 @@ def shared(texts: Sequence[str], others: Iterable[SourceFile]) -> list[bool]:
     probes = {line[i : i + _PROBE] for line in texts for i in range(len(line) - _PROBE + 1)}
     windows = {line[i : i + WINDOW] for line in texts for i in range(len(line) - WINDOW + 1)}
     found: set[str] = set()
-    for block in read_blocks(others):
-        for piece in block.pieces:
-            text = "\n".join(line.text for line in lines(piece))
-            for at in [i for i in range(0, len(text), _STRIDE) if text[i : i + _PROBE] in probes]:
-                found.update(text[i : i + WINDOW] for i in range(max(at - _STRIDE + 1, 0), at + 1))
+    for text in (line.text for block in read_blocks(others) for line in block.lines):
+        for at in [i for i in range(0, len(text), _STRIDE) if text[i : i + _PROBE] in probes]:
+            found.update(text[i : i + WINDOW] for i in range(max(at - _STRIDE + 1, 0), at + 1))
     found &= windows
     return [any(line[i : i + WINDOW] in found for i in range(len(line) - WINDOW + 1)) for line in texts]
 
@@ -309,13 +211,9 @@ class Excluded:
 
     def __init__(self, texts: Iterable[SourceFile]) -> None:
         """Reads the files."""
-        joined: list[str] = []
-        for block in read_blocks(texts):
-            for piece in block.pieces:
-                if piece.start == 0:
-                    joined.append("\n")  # between files, no window crosses it
-                joined += [_letters(line.text) for line in lines(piece)]
-        self._text = "".join(joined)
+        lines = (line for block in read_blocks(texts) for line in block.lines)
+        # No window crosses a line end.
+        self._text = "".join("\n" * (line.place == NEW_FILE) + _letters(line.text) for line in lines)
         self._probes = {self._text[i : i + _PROBE] for i in range(len(self._text) - _PROBE + 1)}
 
     def __contains__(self, line: str) -> bool:

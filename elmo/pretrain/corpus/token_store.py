@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import read_json, sha256_of
+from elmo.common.files import read_own_json, sha256_of
 from elmo.pretrain.corpus.text import BLOCK_BYTES
 from elmo.tokeniser import Tokenise
 
@@ -204,19 +204,11 @@ def read_header(folder: Path) -> dict[str, Any]:
     path = folder / "header.json"
     if not path.is_file():
         raise InputError(f"{folder}: no header.json here, so this is not a token store; name another folder.")
-    try:
-        header = dict(read_json(path))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: not readable as a JSON object ({error}); {_REMEDY}") from error
-    if header.get("format") != FORMAT:
-        raise InputError(f'{path}: expected "format": "{FORMAT}", found {header.get("format")!r}; name another folder.')
-    if header.get("version") != VERSION:
-        raise InputError(
-            f"{path}: a token store of version {header.get('version')}, this code reads version {VERSION}; {_REMEDY}"
-        )
+    header = read_own_json(path)
+    if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
+        raise InputError(f"{path}: expected a token store of version {VERSION}, found another file; {_REMEDY}")
     if header.get("seal") != sealed(header)["seal"]:
-        found = "has changed since it was written" if "seal" in header else "is of an earlier version, without hashes"
-        raise InputError(f"{path}: {found}; {_REMEDY}")
+        raise InputError(f"{path}: has changed since it was written; {_REMEDY}")
     return header
 
 
@@ -227,13 +219,13 @@ def sealed(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise an error that lists every difference unless `found` equals `expected`."""
+    """Raise an error that lists the differences unless `found` equals `expected`."""
     keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
     if keys:
-        lines = [f"  {key:.80}: {found.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
-        listed = "".join(f"\n{line}" for line in [*lines[:MOST_LISTED], *["  ..."][: len(lines) > MOST_LISTED]])
+        lines = [f"\n  {key:.80}: {found.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
         raise InputError(
-            f"{folder}: made with other {what}:{listed}\nDelete that folder, name another one, or use the same values."
+            f"{folder}: made with other {what}:{''.join(lines[:MOST_LISTED])}\nDelete that folder, name another one, "
+            "or use the same values."
         )
 
 

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from elmo.common.errors import InputError
 from elmo.pretrain.corpus import build as corpus
-from elmo.pretrain.corpus import shards
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, TokenStore
 from elmo.tokeniser import tokenise
@@ -167,7 +166,7 @@ def test_the_number_of_workers_does_not_change_the_store(tmp_path, text, store):
 @pytest.mark.integration
 def test_a_worker_starts_without_torch():
     """Its import takes longer than a block."""
-    code = "import sys, elmo.pretrain.corpus.shards; print('torch' in sys.modules)"
+    code = "import sys, elmo.pretrain.corpus.build; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -176,7 +175,7 @@ def test_a_worker_starts_without_torch():
 def test_an_error_in_a_worker_names_file_line_and_byte(tmp_path, text):
     bad = tmp_path / "bad.txt"
     bad.write_bytes(text.read_bytes() + b"caf\xe9\n")
-    with pytest.raises(InputError, match=r"bad\.txt, line 301, byte \d+: byte 0xe9 is not UTF-8"):
+    with pytest.raises(InputError, match=r"bad\.txt, line 301: .* 0xe9 in position 3: .*expected UTF-8 text"):
         build(tmp_path / "store", bad, workers=2)
     assert not (tmp_path / "store").exists()
 
@@ -211,7 +210,7 @@ def test_other_settings_are_refused_and_each_difference_is_listed(store, text):
 def test_changed_sources_are_refused(store, tmp_path):
     changed = write(tmp_path / "a.txt", range(301))
     with pytest.raises(
-        InputError, match=r"made with other settings or sources:\n  source 0, a\.txt: 'sha256 \w+' there"
+        InputError, match=r"made with other settings or sources:\n  source 0, a\.txt: 'sha256 \w+, weight 1' there"
     ):
         build(store.folder, changed, vocabulary=60)
 
@@ -264,29 +263,19 @@ def test_corpus_settings_out_of_range_are_refused(change, message):
         CorpusSettings(sources=["a.txt"], **change)
 
 
-def test_a_small_disk_is_refused_before_work_begins(tmp_path, text, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(InputError, match=r"store\.partial: the corpus needs about [\d.]+ MB, [\d.]+ MB are free"):
-        build(tmp_path / "store", text)
-    assert not (tmp_path / "store").exists()
-
-
 def full_disk(*args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("module", "step"), [(shards.np, "savez"), (corpus, "_write_tokens")])
+@pytest.mark.parametrize(("module", "step"), [(corpus.np, "savez"), (corpus, "_write_tokens")])
 def test_a_full_disk_leaves_no_unfinished_files(tmp_path, text, store, monkeypatch, module, step):
     with monkeypatch.context() as patch:
         patch.setattr(module, step, full_disk)
         with pytest.raises(InputError, match=r"store\.partial: no room left on this disk.*Make room and run again"):
             build(tmp_path / "store", text, vocabulary=60)
     assert not (tmp_path / "store").exists()
-    left = {path.name for path in (tmp_path / "store.partial").iterdir()}
-    assert not [name for name in left if name == "store" or name.endswith(".partial")]
-    assert contents(build(tmp_path / "store", text, vocabulary=60).folder) == contents(store.folder)
     assert not (tmp_path / "store.partial").exists()
+    assert contents(build(tmp_path / "store", text, vocabulary=60).folder) == contents(store.folder)
 
 
 @pytest.fixture
@@ -310,12 +299,12 @@ def test_a_changed_file_of_a_store_is_reported(copy, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"version": 99}, "version 99, this code reads version 1"),
-        ({"format": "other"}, 'expected "format": "elmo token store", found \'other\''),
+        ({"version": 99}, "expected a token store of version 1, found another file"),
+        ({"format": "other"}, "expected a token store of version 1, found another file"),
         ({"counts": {"vocabulary_size": 7}}, "has changed since it was written; delete the folder"),
         ({"files": {}}, "has changed since it was written; delete the folder"),
-        ("{", "not readable as a JSON object"),
-        ("[]", 'expected "format": "elmo token store", found None'),
+        ("{", "expected a JSON object"),
+        ("[]", "expected a JSON object"),
     ],
 )
 def test_a_changed_header_is_reported(copy, content, message):
@@ -323,20 +312,6 @@ def test_a_changed_header_is_reported(copy, content, message):
     (copy / "header.json").write_text(content if isinstance(content, str) else json.dumps(header | content))
     with pytest.raises(InputError, match=rf"header\.json: .*{message}"):
         TokenStore.open(copy)
-
-
-def test_a_store_without_hashes_is_built_again(copy, text, tmp_path, store):
-    """As earlier versions wrote it, with lengths."""
-    header = json.loads((copy / "header.json").read_text())
-    del header["seal"]
-    header["files"] = {name: (copy / name).stat().st_size // np.dtype(kind).itemsize for name, kind in DTYPES.items()}
-    (copy / "header.json").write_text(json.dumps(header))
-    with pytest.raises(
-        InputError, match=r"header\.json: is of an earlier version, without hashes; delete the folder and"
-    ):
-        build(copy, text, vocabulary=60)
-    shutil.rmtree(copy)
-    assert build(copy, text, vocabulary=60).fingerprint == store.fingerprint
 
 
 def test_sentences_are_memory_mapped(store):

@@ -34,14 +34,6 @@ def test_blank_lines_separate_documents_that_are_held_out_whole(tmp_path):
     assert documents_in(more, more.heldout) & documents_in(store, store.train) == set()
 
 
-@pytest.mark.parametrize("block_bytes", [1024, 1500, 2048])
-def test_lines_without_a_word_begin_documents_for_any_block_size(tmp_path, block_bytes):
-    text = tmp_path / "a.txt"
-    text.write_text("".join(f"\u200b\nd{i} is a word .\n\n" for i in range(300)), encoding="utf-8")  # zero-width space
-    store = build(tmp_path / "store", text, heldout_unit="document", block_bytes=block_bytes)
-    assert store.header["counts"]["documents"] == 300
-
-
 @pytest.mark.parametrize("size", [1, 1024, 5000])  # bytes: one line, one block, several
 @pytest.mark.parametrize("blank", ["\n", " \r\n", "\u3000\n", " " * 2500 + "\n"])
 def test_a_blank_stretch_is_one_boundary_for_any_block_size(tmp_path, monkeypatch, blank, size):
