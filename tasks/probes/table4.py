@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from elmo.common.files import write_json
 from elmo.embed.one_file import InputLine, read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.batch import SPLITS
-from tasks.data.datasets import DataSource
 from tasks.probes.wsd import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
 
@@ -46,11 +44,7 @@ Shows Table 4 of the paper: for each sense of WORD one use, the nearest other us
 nearest words by GloVe, which has one vector for all senses. The sentences come with the suite, some with senses, those
 of the mini data without; --semcor adds SemCor, with WordNet's senses."""
 
-_EPILOG = """\
-examples:
-  python -m tasks.probes.table4
-  python -m tasks.probes.table4 --semcor DIR/pos_wsd/semcor/semcor.jsonl
-  python -m tasks.probes.table4 --write results/published     table4.md and senses.json, from the shipped sentences"""
+_EPILOG = "example: python -m tasks.probes.table4 bank --semcor DIR/pos_wsd/semcor/semcor.jsonl"
 
 
 @dataclass(frozen=True)
@@ -76,13 +70,6 @@ class WordUses:
         """For each use all others, the nearest first."""
         count = len(self.uses)
         return [[j for j, _ in nearest(self.vectors[i], self.vectors, count, [i])] for i in range(count)]
-
-    @cached_property
-    def points(self) -> Floats:
-        """The uses in two dimensions, their first principal components, (uses, 2)."""
-        left, lengths, _ = np.linalg.svd(self.vectors - self.vectors.mean(axis=0), full_matrices=False)
-        points: Floats = left[:, :2] * lengths[:2]
-        return points
 
     @property
     def parts_of_speech(self) -> list[str]:
@@ -110,9 +97,10 @@ def by_chance(labels: Sequence[str]) -> float:
 
 
 def find_uses(
-    word: str, source: str, lines: Sequence[InputLine], sense_of: Callable[[Use], str], bilm: Bilm
+    word: str, source: str, sentences: Iterable[Sequence[str]], sense_of: Callable[[Use], str], bilm: Bilm
 ) -> WordUses:
-    """The uses of a word in these lines, with the vectors of the biLM's top layer."""
+    """The uses of a word in these sentences, with the vectors of the biLM's top layer."""
+    lines = [InputLine(number, [list(words)]) for number, words in enumerate(sentences)]
     uses, vectors = uses_of(lines, word, bilm, bilm.n_layers - 1)
     if len(uses) < 2:
         raise InputError(f"{source}: expected two uses of {word!r} or more, found {len(uses)}. Name another word")
@@ -121,41 +109,35 @@ def find_uses(
 
 def shipped_uses(word: str, bilm: Bilm) -> WordUses:
     """The uses in the sentences that come with the suite: those with a sense first, then the mini data's."""
-    lines = list(read_lines(SENTENCES))
-    shipped = {tuple(line.words) for line in lines}
+    shipped = [tuple(line.words) for line in read_lines(SENTENCES)]
     added = [words for words in mini_sentences() if word in words and words not in shipped]
-    lines += [InputLine(number, [list(words)]) for number, words in enumerate(added, start=len(lines))]
     ends = SHIPPED_SENSES.get(word, {})
 
     def sense_of(use: Use) -> str:
         return next((sense for sense, last in ends.items() if use.line <= last), "")
 
-    return find_uses(word, "the shipped sentences", lines, sense_of, bilm)
+    return find_uses(word, "the shipped sentences", shipped + added, sense_of, bilm)
 
 
 @cache
 def mini_sentences() -> list[tuple[str, ...]]:
     """The sentences of the mini data, each once."""
-    sentences: dict[tuple[str, ...], None] = {}
-    for name in MINI_TASKS:
-        config = typed_config([f"task={name}", "data=mini"])
-        source = DataSource(config.data, config.data_dir)
-        for split in SPLITS:
-            sentences |= dict.fromkeys(chain(*map(config.task.texts, source.load(config.task, split).examples)))
-    return list(sentences)
+    runs = [typed_config([f"task={name}", "data=mini"]) for name in MINI_TASKS]
+    examples = ((run, it) for run in runs for split in SPLITS for it in run.source.load(run.task, split).examples)
+    return list(dict.fromkeys(sentence for run, example in examples for sentence in run.task.texts(example)))
 
 
 def semcor_uses(word: str, path: Path, bilm: Bilm) -> WordUses:
     """The uses in SemCor that have a sense."""
     sentences = [sentence for sentence in read_sentences(path) if word in sentence.words]
-    lines = [InputLine(number, [list(sentence.words)]) for number, sentence in enumerate(sentences)]
     senses = {
         (number, instance.start): instance.senses[0]
         for number, sentence in enumerate(sentences, start=1)
         for instance in sentence.instances
         if instance.end == instance.start + 1
     }
-    return find_uses(word, "SemCor", lines, lambda use: senses.get((use.line, use.position), ""), bilm)
+    texts = [sentence.words for sentence in sentences]
+    return find_uses(word, "SemCor", texts, lambda use: senses.get((use.line, use.position), ""), bilm)
 
 
 def glove_words(word: str) -> list[str]:
@@ -167,15 +149,17 @@ def glove_words(word: str) -> list[str]:
     return [words[i] for i, _ in nearest(matrix[row], matrix, STATIC_NEIGHBOURS, [row])]
 
 
-def table(of: WordUses, static: Sequence[str]) -> list[tuple[str, str, str]]:
-    """The lines of Table 4: what is asked for and the nearest to it, for the first use of the most frequent senses."""
-    lines = [("GloVe", of.word, ", ".join(static) or "it has no vector for the word")]
+def table(of: WordUses, static: Sequence[str]) -> str:
+    """Table 4 as Markdown: what is asked for and the nearest to it, for the first use of the most frequent senses."""
+    rows = [("GloVe", of.word, ", ".join(static) or "it has no vector")]
     for sense, count in Counter(filter(None, of.senses)).most_common(SENSES_SHOWN):
         if count > 1:
             query = list(of.senses).index(sense)
             first, *more = map(of.shown, of.neighbours[query][:NEIGHBOURS])
-            lines += [("biLM", of.shown(query), first), *(("biLM", "", line) for line in more)]
-    return lines
+            rows += [("biLM", of.shown(query), first), *(("biLM", "", other) for other in more)]
+    escapes = str.maketrans({"|": "\\|", "`": "'", "*": "**"})
+    header = "| | use | nearest |\n|---|---|---|\n"
+    return header + "".join(f"| {' | '.join(cell.translate(escapes) for cell in row)} |\n" for row in rows)
 
 
 def summary(of: WordUses) -> str:
@@ -193,7 +177,9 @@ def summary(of: WordUses) -> str:
 
 def explorer(of: WordUses, static: Sequence[str]) -> dict[str, object]:
     """The uses of a word as the report shows them."""
-    points = of.points / max(float(np.abs(of.points).max()), 1e-12)
+    left, lengths, _ = np.linalg.svd(of.vectors - of.vectors.mean(axis=0), full_matrices=False)
+    points = left[:, :2] * lengths[:2]  # the first two principal components, (uses, 2)
+    points = points / max(float(np.abs(points).max()), 1e-12)
     return {
         "word": of.word,
         "senses": list(dict.fromkeys(filter(None, of.senses))),
@@ -213,32 +199,20 @@ def explorer(of: WordUses, static: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _markdown(lines: Sequence[tuple[str, str, str]], note: str) -> str:
-    def cell(text: str) -> str:
-        return text.replace("|", "\\|").replace("`", "'").replace("*", "**")
-
-    rows = [f"| {source} | {cell(asked)} | {cell(near)} |" for source, asked, near in lines]
-    return "\n".join(["| | use | nearest |", "|---|---|---|", *rows, "", f"{note}."]) + "\n"
-
-
 def _show(options: argparse.Namespace) -> None:
     bilm = load_bilm(options.weights).to(choose_device(options.device))
     static = glove_words(options.word)
     shipped = shipped_uses(options.word, bilm)
     sources = [shipped, *([semcor_uses(options.word, options.semcor, bilm)] if options.semcor else [])]
     for of in sources:
-        print(f"{of.source}, {len(of.uses)} uses:")
-        for source, asked, near in table(of, static):
-            print(f"  {source:6}{asked}\n        -> {near}" if asked else f"        -> {near}")
-        print(f"  {summary(of)}\n")
+        print(f"{of.source}, {len(of.uses)} uses:\n\n{table(of, static)}\n{summary(of)}\n")
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         counts = ". ".join(f"In {of.source} {summary(of)}" for of in sources)
-        text = _markdown(table(shipped, static), f"By the top layer of `{options.weights}`. {counts}")
+        text = f"{table(shipped, static)}\nBy the top layer of `{options.weights}`. {counts}.\n"
         (options.write / TABLE).write_text(text, encoding="utf-8")
         words = [explorer(shipped_uses(word, bilm), glove_words(word)) for word in SHIPPED_SENSES]
         write_json(options.write / EXPLORER, {"weights": options.weights, "words": words})
-        print(f"{options.write / TABLE}, {options.write / EXPLORER}")
 
 
 def main(given: Sequence[str] | None = None) -> int:

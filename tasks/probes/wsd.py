@@ -142,14 +142,14 @@ def read_first_senses(path: Path) -> dict[str, str]:
 def _of_json(path: Path, name: str, line: str) -> SenseSentence:
     row = json_object(line)
     tokens, senses = (row.get(key) or [] for key in ("tokens", "sense"))
-    if not (is_texts(tokens) and isinstance(senses, list) and len(tokens) == len(senses)):
-        raise ValueError("expected a list of tokens, and a list of sense keys or null for each")
-    tagged: list[TaggedToken] = []
-    for token, keys in zip(tokens, senses, strict=True):
-        if keys is not None and not is_texts(keys):
-            raise ValueError(f"expected a list of sense keys or null, found {excerpt(keys)}")
-        entries = [entry_of(key) for key in keys or ()]
-        tagged.append((token, entries[0], keys) if keys else (token, None, ()))
+    lists = is_texts(tokens) and isinstance(senses, list) and len(tokens) == len(senses)
+    if not lists or not all(keys is None or is_texts(keys) for keys in senses):
+        raise ValueError("expected a list of tokens, and for each a list of sense keys or null")
+    entries = [[entry_of(key) for key in keys or ()] for keys in senses]  # checks all keys
+    tagged = [
+        (token, entry[0] if entry else None, keys or ())
+        for token, entry, keys in zip(tokens, entries, senses, strict=True)
+    ]
     return _sentence(name, path, tagged)
 
 
@@ -157,47 +157,33 @@ def _of_xml(path: Path) -> list[SenseSentence]:
     try:
         root = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two for its encoding
-        line = error.position[0] if isinstance(error, ElementTree.ParseError) else 1
-        raise InputError(f"{path}, line {line}: expected XML: {error}. Get the file again") from error
-    gold = _gold_keys(path.with_name(path.name.removesuffix(XML) + GOLD))
+        raise InputError(f"{path}: expected XML: {error}. Get the file again") from error
+    gold_file = path.with_name(path.name.removesuffix(XML) + GOLD)
+    gold = dict(parsed_lines(utf8_lines(gold_file), gold_file, "Correct the line", _gold_keys))
     sentences = []
     for sentence in root.iter("sentence"):
-        name = sentence.get("id")
-        try:
-            tagged = [_xml_token(word, gold) for word in sentence]
-        except ValueError as error:
-            raise InputError(f"{path}, sentence {name}: {error}. Correct the file") from error
-        sentences.append(_sentence(f"{path.name}:{name}", path, tagged))
+        tagged: list[TaggedToken] = []
+        for word in sentence:
+            text, name, lemma, pos = (word.text or "", *(word.get(key, "") for key in ("id", "lemma", "pos")))
+            has_sense = word.tag == "instance"
+            if not text.strip() or (has_sense and not (lemma and pos in NUMBERS and name in gold)):
+                raise InputError(
+                    f"{path}, sentence {sentence.get('id')}: expected words, and for an instance a lemma, one of "
+                    f"{', '.join(NUMBERS)} and a line with its id in the file *{GOLD}, found {excerpt(text)} with "
+                    f"{excerpt(word.attrib)}. Correct the file"
+                )
+            tagged.append((text, f"{lemma}%{NUMBERS[pos]}", gold[name]) if has_sense else (text, None, ()))
+        sentences.append(_sentence(f"{path.name}:{sentence.get('id')}", path, tagged))
     return sentences
 
 
-def _xml_token(word: ElementTree.Element, gold: Mapping[str, Sequence[str]]) -> TaggedToken:
-    text, name, lemma, part_of_speech = (word.text or "", *(word.get(key, "") for key in ("id", "lemma", "pos")))
-    if not text.strip():
-        raise ValueError("expected a word, found none")
-    if word.tag != "instance":
-        return text, None, ()
-    if not lemma or part_of_speech not in NUMBERS:
-        found = f"{excerpt(lemma)} and {excerpt(part_of_speech)}"
-        raise ValueError(f"instance {name}: expected a lemma and one of {', '.join(NUMBERS)}, found {found}")
-    if name not in gold:
-        raise ValueError(f"instance {name}: expected a line with its id in the file *{GOLD}, found none")
-    return text, f"{lemma}%{NUMBERS[part_of_speech]}", gold[name]
-
-
-def _gold_keys(path: Path) -> dict[str, list[str]]:
-    if not path.is_file():
-        raise InputError(f"{path}: expected the gold keys of the XML next to it, found no such file")
-
-    def parsed(_: str, line: str) -> tuple[str, list[str]]:
-        name, *keys = line.split() or [""]
-        if not keys:
-            raise ValueError("expected an instance and its sense keys")
-        for key in keys:
-            entry_of(key)
-        return name, keys
-
-    return dict(parsed_lines(utf8_lines(path), path, "Correct the line", parsed))
+def _gold_keys(_: str, line: str) -> tuple[str, list[str]]:
+    name, *keys = line.split() or [""]
+    if not keys:
+        raise ValueError("expected an instance and its sense keys")
+    for key in keys:
+        entry_of(key)
+    return name, keys
 
 
 def _sentence(name: str, path: Path, tagged: Sequence[TaggedToken]) -> SenseSentence:
@@ -273,17 +259,14 @@ class SenseMemory(Head):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
         """The nearest sense of each instance; NO_ANSWER where training does not have its entry."""
         if self.answers and not self.filled:
-            raise InputError(
-                "task=wsd_probe: expected the vectors of senses, found none: a file of trained parameters has none of "
-                "them. Run the probe again"
-            )
-        found: list[list[str]] = [[] for _ in batch.ids]
+            raise InputError("task=wsd_probe: expected the vectors of senses, found none. Run the probe again")
+        predicted: list[list[str]] = [[] for _ in batch.ids]
         vectors = self.vectors(features, batch)
         entries: list[int] = batch.targets["entries"].tolist()
         for (row, _, _), entry, vector in zip(batch.targets["spans"].tolist(), entries, vectors, strict=True):
             answers = self.answers and entry != UNSEEN
-            found[row].append(self.senses[self.nearest(vector, self.candidates[entry])] if answers else NO_ANSWER)
-        return found
+            predicted[row].append(self.senses[self.nearest(vector, self.candidates[entry])] if answers else NO_ANSWER)
+        return predicted
 
 
 class WsdProbe(Task[SenseSentence, WsdSettings]):
@@ -402,31 +385,27 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         the instances that are answered, recall over all.
         """
         sources = [source for source in SETS if any(example.source == source for example in examples)]
+        names = ("correct", "answered", "instances")
         rows: list[dict[str, float]] = []
         groups: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        backed_off = 0
         for example, senses in zip(examples, predictions, strict=True):
             of_sentence = Counter[str]()
             for instance, sense in zip(example.instances, senses, strict=True):
                 answer = sense or self.back_off(instance.entry)
-                backed_off += not sense
-                counted = Counter(instances=1, answered=int(bool(answer)), correct=int(answer in instance.senses))
-                of_sentence.update(counted)
-                groups["sets", example.source].update(counted)
-                groups["parts_of_speech", PARTS_OF_SPEECH[instance.entry[-1]]].update(counted)
-            rows.append(
-                {
-                    f"{source}_{name}" if source else name: of_sentence[name] if source in ("", example.source) else 0
-                    for source in ("", *sources)
-                    for name in ("correct", "answered", "instances")
-                }
-            )
+                counted = {"correct": int(answer in instance.senses), "answered": int(bool(answer)), "instances": 1}
+                part_of_speech = PARTS_OF_SPEECH[instance.entry[-1]]
+                for counts in (of_sentence, groups["sets", example.source], groups["parts_of_speech", part_of_speech]):
+                    counts.update(counted)
+            row: dict[str, float] = {name: of_sentence[name] for name in names}
+            for source in sources:
+                row |= {f"{source}_{name}": row[name] if source == example.source else 0 for name in names}
+            rows.append(row)
         values = {name: metric.of_examples(rows) for name, metric in METRICS.items()}
         details: dict[str, dict[str, object]] = {"sets": {}, "parts_of_speech": {}}
         for (group, name), counts in groups.items():
             details[group][name] = {"f1": METRICS["f1"].of_examples([counts]), **counts}
         return Scores(
             {name: value for name, value in values.items() if value is not None},
-            {**details, "backed_off": backed_off},
+            {**details, "backed_off": sum(not sense for senses in predictions for sense in senses)},
             rows,
         )
