@@ -21,7 +21,7 @@ from results.records.printing import printable, write
 from results.tables.fill import fill_all
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
-from results.tables.writers import LAYOUTS, lay_out
+from results.tables.writers import LAYOUTS
 
 FEWEST = 4  # kinds with fewer test examples are left out
 MANY = (
@@ -62,9 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     chosen = choose(options)
-    if chosen.mistake:
-        write(chosen.mistake, sys.stderr)
-        return 2
     table = fill_all(chosen.collection, chosen.selection)
     if not table.rows:
         write(chosen.nothing, sys.stderr)
@@ -72,7 +69,7 @@ def _show(options: argparse.Namespace) -> int:
             write(f"{finding.kind}: {finding.text}\n", sys.stderr)
         return 1
     sheets, notes = breakdown_page(table, chosen.collection.found)
-    lay_out(sheets, [("Notes", notes)], options.format)
+    write(LAYOUTS[options.format](sheets, [("Notes", notes)]), sys.stdout)
     return 0 if sheets else 1
 
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import command_parser, exit_status
 from results.analysis.rows import Table
 from results.audit import audit
 from results.experiments.experiment import values_of
@@ -15,7 +15,7 @@ from results.records.printing import write
 from results.tables.fill import fill, fill_all
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
 from results.tables.sheet import note_line, sections_of, sheets_of
-from results.tables.writers import LAYOUTS, MACHINE_FORMATS, lay_out
+from results.tables.writers import LAYOUTS, MACHINE_FORMATS
 
 _DESCRIPTION = """\
 Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
@@ -60,13 +60,9 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.experiment is not None:
         if options.data:
             parser.error("--data: not with --experiment; data=NAME after it chooses rows")
-        try:
-            experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
-            if options.compare:
-                experiment = experiment.comparing(*options.compare)
-        except InputError as error:
-            write(f"results.table: {error}\n", sys.stderr)
-            return 2
+        experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
+        if options.compare:
+            experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))
         table, runs = fill(collection, experiment, runs_dir_of(options)), only_cells(collection, experiment.cells).found
         _print(table, options)
@@ -74,9 +70,6 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.cells:
         parser.error(f"{' '.join(options.cells)}: expected --experiment NAME before keys that choose its cells")
     chosen = choose(options)
-    if chosen.mistake:
-        write(chosen.mistake, sys.stderr)
-        return 2
     table = fill_all(chosen.collection, chosen.selection)
     if table.rows:
         _print(table, options)
@@ -93,12 +86,12 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _print(table: Table, options: argparse.Namespace) -> None:
     """Prints a table with its notes; next to numbers for programs, these are written to stderr."""
     sheets = sheets_of(table, options.wide)
-    notes = sections_of(table) if options.notes else [("Notes", [note_line(table, sheets)])]
+    notes = sections_of(table, sheets) if options.notes else [("Notes", [note_line(table, sheets)])]
     if options.format in MACHINE_FORMATS:
         write(MACHINE_FORMATS[options.format](table), sys.stdout)
         write("".join(f"{line}\n" for _, lines in notes for line in lines), sys.stderr)
     else:
-        lay_out(sheets, notes, options.format)
+        write(LAYOUTS[options.format](sheets, notes), sys.stdout)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,21 +10,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.analysis.names import default_pair, metric_title
-from results.analysis.paper_scores import PaperScore, load_paper
+from results.analysis.names import default_pair
+from results.analysis.paper_scores import PaperScore
 from results.analysis.rows import Group, Row
 from results.analysis.student import Part, combined, quantile
-
-
-def verdict_legend() -> str:
-    """Explains the verdicts, with the margins."""
-    margins = dict.fromkeys(f"{score.margin:g} {metric_title(score.metric)}" for score in load_paper().score)
-    return (
-        "our mean less the paper's, with its 95 % interval over seeds (Welch; where the paper prints no deviation, its "
-        "runs have ours, and where it does not say how many they are, its number counts as one); 'equivalent' only if "
-        f"two one-sided tests at 5 % exclude a difference of {', '.join(margins)}; 'open': neither that nor a "
-        "difference is shown"
-    )
 
 
 @dataclass(frozen=True)

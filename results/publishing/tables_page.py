@@ -20,7 +20,7 @@ from results.figures.svg import picture
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
-from results.report.parts import CHARTS, blocks_of, table_efficiencies
+from results.report.parts import blocks_of, table_efficiencies
 from results.tables.fill import fill, typed_sweep
 from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
 from results.tables.rerun_commands import commands_of, commit_of
@@ -40,7 +40,6 @@ from results.tables.sheet import (
 )
 from results.tables.writers import markdown_table
 
-SHOWN_CHARTS = ("curves", "layers")  # the report has the others as well
 OTHERS = PAPER / "others.toml"
 
 
@@ -152,10 +151,10 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         ]
         blocks.append(rerun_block(others))
     charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
-    for kind in SHOWN_CHARTS:
+    for kind, heading in {"curves": texts.curves, "layers": texts.layers}.items():  # the report has the other charts
         drawn = [figure for block in charts for of_kind, figure in block.charts if of_kind == kind]
         if not {figure.name for figure in drawn} <= figures.keys():
-            blocks += [f"## {CHARTS[kind][0]}", CHARTS[kind][1]]
+            blocks += _heading(heading)
             show(drawn)
     return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
 

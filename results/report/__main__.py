@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import command_parser, exit_status
 from results.analysis.rows import Table
 from results.experiments.experiment_file import load_experiment
 from results.experiments.runs_of_cells import only_cells
@@ -18,21 +18,19 @@ from results.figures.marks import Figure
 from results.figures.svg import captioned, standalone_svg
 from results.records.collect import PUBLISHED
 from results.records.printing import write
-from results.report.example_browser import example_parts
+from results.report.example_browser import example_part
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.page import PageInfo, page
 from results.report.parts import (
-    PagePart,
     TaskBlock,
     blocks_of,
     convergence_of,
     is_shown,
-    layer_groups,
-    layers_of_all,
+    layers_of_tasks,
     main_figures,
+    paper_part,
     paper_tables,
     table_efficiencies,
-    table_parts,
 )
 from results.tables.fill import fill_all
 from results.tables.run_options import add_choices, choose
@@ -42,8 +40,8 @@ DEFAULT_OUT = Path("results", "report.html")
 _DESCRIPTION = """\
 Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its seeds,
 learning curves, classes, confusions, layer weights, training set sizes and kinds of examples where records have them,
-test examples that were fixed and broken (only of data that come with the suite), the paper's tables, failures, and a
-card for each run. Open the file in a browser; it needs no network and no server."""
+test examples that were fixed and broken (only of data that come with the suite), the paper's tables, failures, and all
+runs. Open the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
 examples:
@@ -54,19 +52,9 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the page; returns the exit status: 1 if there is nothing to show, 2 if it cannot be written."""
+    """Writes the page; returns the exit status: 1 if there is nothing to show, or the page cannot be written."""
     options = _parser().parse_args(argv)
-
-    def work() -> int:
-        try:
-            return _write_report(options)
-        except InputError as error:
-            write(f"results.report: {error}\n", sys.stderr)
-        except OSError as error:
-            write(f"{error.filename}: expected a place that can be written, found: {error.strerror}\n", sys.stderr)
-        return 2
-
-    return exit_status("results.report", work)
+    return exit_status("results.report", lambda: _write_report(options))
 
 
 def _write_report(options: argparse.Namespace) -> int:
@@ -74,9 +62,6 @@ def _write_report(options: argparse.Namespace) -> int:
     if options.experiment:
         collection = only_cells(chosen.collection, load_experiment(options.experiment).cells)
         chosen = replace(chosen, collection=collection, experiment=options.experiment)
-    if chosen.mistake:
-        write(chosen.mistake, sys.stderr)
-        return 2
     summary, records = fill_all(chosen.collection, chosen.selection), chosen.collection.found
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
@@ -85,14 +70,15 @@ def _write_report(options: argparse.Namespace) -> int:
     tables = paper_tables(chosen.collection, options.data, options.experiment)
     others = [table for table in tables if not is_shown(table, summary)]
     figures = main_figures(summary)
-    layers = layers_of_all(summary, layer_groups(chosen.collection, options.data, summary.compared[1]))
+    layers, speed = layers_of_tasks(chosen.collection, options.data), convergence_of(summary)
     blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
-    parts = [*example_parts(summary, records), *table_parts(others, layers, records)]
     senses = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
-    if senses:
-        parts.append(PagePart("senses", "Table 4: senses of a word", explorer(read_senses(senses))))
-    if speed := convergence_of(summary):
-        parts.append(PagePart("convergence", speed.title, captioned(speed)))
+    parts = {
+        "Test examples: fixed and broken": example_part(summary, records),
+        "The paper's tables and figures": paper_part(others, layers),
+        "Table 4: senses of a word": explorer(read_senses(senses)) if senses else "",
+        speed.title if speed else "Epochs": captioned(speed) if speed else "",
+    }
     selection = chosen.selection
     shown = [
         item
@@ -142,7 +128,7 @@ def _write_page(path: Path, text: str, summary: Table) -> None:
 def _write_figures(folder: Path, main_ones: Sequence[Figure], blocks: Sequence[TaskBlock]) -> None:
     """Each figure without its title, which is for a paper's caption; a number tells figures of one name apart."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = [*main_ones, *(figure for block in blocks for _, figure in (*block.charts, *block.more))]
+    figures = [*main_ones, *(figure for block in blocks for _, figure in block.charts)]
     figures += [figure.narrow for figure in figures if figure.narrow]
     names = Counter[str]()
     for figure in figures:

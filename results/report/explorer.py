@@ -1,6 +1,6 @@
 """The explorer of the report: uses of a word in two dimensions, coloured by sense, and the one point of static vectors.
 
-`python -m tasks.probes.table4 --write DIR` makes its data. It needs no script: a word is chosen by radio buttons.
+`python -m tasks.probes.table4 --write DIR` makes its data.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,12 @@ from elmo.common.errors import InputError
 from elmo.common.files import read_json
 from results.analysis.names import Shape
 from results.figures.axes import Scale, fitted, text_width
-from results.figures.marks import WIDTH, Dot, Figure, Label, Mark
+from results.figures.marks import SPARE_LOOKS, WIDTH, Dot, Figure, Label, Mark
 from results.figures.svg import captioned
 from results.records.typed_json import decode
 
 FILE = "senses.json"
-LOOKS: Sequence[tuple[str, Shape]] = (
-    ("blue", "circle"),
-    ("orange", "square"),
-    ("green", "triangle"),
-    ("violet", "diamond"),
-    ("red", "plus"),
-    ("grey", "cross"),
-)
+LOOKS: Sequence[tuple[str, Shape]] = (("blue", "circle"), ("orange", "square"), *SPARE_LOOKS, ("grey", "cross"))
 HEIGHT, TOP, SIDE = 300.0, 40.0, 14.0
 SPLIT = 250.0  # where the part of static vectors begins
 
@@ -89,16 +82,12 @@ def read_senses(path: Path) -> Senses:
 
 
 def explorer(senses: Senses) -> str:
-    """The HTML: a word picker, and for each word its picture and its uses with the nearest use of each."""
-    buttons, parts, rules = "", "", ""
-    for number, word in enumerate(senses.words):
-        checked = " checked" if number == 0 else ""
-        buttons += (
-            f'<input type="radio" name="word" id="word-{number}"{checked}>'
-            f'<label for="word-{number}">{escape(word.word)}</label>'
-        )
-        parts += f'<div class="uses">{captioned(word_figure(word))}{_uses(word)}</div>'
-        rules += f"#word-{number}:checked~.uses:nth-of-type({number + 1}){{display:grid}}"
+    """The HTML: for each word its picture, and its uses with the nearest use of each."""
+    parts = ""
+    for word in senses.words:
+        opened = " open" * (word is senses.words[0])
+        shown = f'<div class="uses">{captioned(word_figure(word))}{_uses(word)}</div>'
+        parts += f'<details class="more"{opened}><summary>{escape(word.word)}</summary>{shown}</details>'
     intro = (
         f"Every dot is one use of the word in a sentence, by the top layer of the biLM {senses.weights}, in the two "
         "directions in which the uses differ most. Static vectors have one point for all of them. Large: the sense is "
@@ -106,7 +95,7 @@ def explorer(senses: Senses) -> str:
         "Another word, with the nearest uses of each sense:"
     )
     command = "<code>python -m tasks.probes.table4 WORD</code>"
-    return f'<p>{escape(intro)} {command}</p><style>{rules}</style><div class="explorer">{buttons}{parts}</div>'
+    return f"<p>{escape(intro)} {command}</p>{parts}"
 
 
 def word_figure(word: ShownWord) -> Figure:
@@ -120,7 +109,7 @@ def word_figure(word: ShownWord) -> Figure:
         x += 24 + text_width(sense)
     for use in sorted(word.uses, key=lambda use: use.known):  # those with a sense of their own on top
         look, radius = look_of.get(use.sense, ("grey", "circle")), 5.0 if use.known else 3.0
-        title = use.text.replace("*", "") if not use.sense else f"{use.text.replace('*', '')} ({use.sense})"
+        title = use.text.replace("*", "") + f" ({use.sense})" * bool(use.sense)
         marks.append(Dot(across.at(use.x), down.at(use.y), *look, radius, title=title))
     middle = (SPLIT + WIDTH) / 2
     marks.append(Label(across.start, TOP, f"biLM, {len(word.uses)} uses", "muted", 11))
@@ -138,21 +127,14 @@ def word_figure(word: ShownWord) -> Figure:
 
 def _uses(word: ShownWord) -> str:
     rows = "".join(
-        f"<li>{_marked(use.text)}{_sense(use)}<br><small>nearest: {_marked(word.uses[use.nearest].text)}"
-        f"{_sense(word.uses[use.nearest])}</small></li>"
+        f"<li>{_marked(use)}<br><small>nearest: {_marked(word.uses[use.nearest])}</small></li>"
         for use in word.uses
         if use.known
     )
-    title = "Uses with a sense, and the nearest use of each"
-    return f'<details class="more"><summary>{title}</summary><ul>{rows}</ul></details>'
+    return f"<ul>{rows}</ul>"
 
 
-def _sense(use: ShownUse) -> str:
-    return f" ({escape(use.sense)})" if use.known else ""
-
-
-def _marked(text: str) -> str:
-    """The text with the marked word in bold."""
-    before, _, rest = text.partition("*")
-    word, _, after = rest.partition("*")
-    return f"{escape(before)}<b>{escape(word)}</b>{escape(after)}"
+def _marked(use: ShownUse) -> str:
+    """The use with the marked word in bold, and its sense if that is known."""
+    before, word, after, *_ = [*map(escape, use.text.split("*", 2)), "", ""]
+    return f"{before}<b>{word}</b>{after}" + f" ({escape(use.sense)})" * use.known

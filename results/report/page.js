@@ -1,22 +1,17 @@
-// Sorting, filtering and copying. Without this script the page has all rows, and a legend in place of the arms' buttons.
+// Sorting, searching and copying. Without this script the page has all rows.
 "use strict";
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const status = document.querySelector("[role=status]");
 const search = document.querySelector("#search");
-const tasks = all(".tasks button");
-const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
-const press = (button, on) => button.setAttribute("aria-pressed", String(on));
 
 // What does nothing without a script is hidden or disabled until here.
 for (const part of all(".bar [hidden], .copy")) part.hidden = false;
-for (const button of all(".arms button, .sortable thead button")) button.disabled = false;
+for (const button of all(".sortable thead button")) button.disabled = false;
 
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const chosen = tasks.filter(isPressed).map((button) => button.dataset.task);
   for (const part of all("[data-find]")) {
-    const other = chosen.length > 0 && !chosen.includes(part.dataset.task);
-    part.hidden = other || !words.every((word) => part.dataset.find.includes(word));
+    part.hidden = !words.every((word) => part.dataset.find.includes(word));
   }
   const rows = all("#scores tbody[data-find]");
   const shown = rows.filter((row) => !row.hidden);
@@ -25,23 +20,6 @@ function filter() {
 }
 
 search.addEventListener("input", filter);
-for (const button of tasks) {
-  button.addEventListener("click", () => {
-    press(button, !isPressed(button));
-    filter();
-  });
-}
-
-for (const button of all(".arms button")) {
-  button.addEventListener("click", () => {
-    press(button, !isPressed(button));
-    for (const part of all("[data-arm]")) {
-      const own = part !== button && part.dataset.arm === button.dataset.arm;
-      if (own) part.toggleAttribute("hidden", !isPressed(button));
-    }
-  });
-}
-
 // Numbers start with the highest, names with the first; a second click turns the order round. Empty cells come last.
 function sort(header) {
   const table = header.closest("table");

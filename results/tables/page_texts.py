@@ -64,6 +64,8 @@ class PageTexts:
     anchors: Chapter
     costs: Chapter
     settings: Chapter
+    curves: Chapter
+    layers: Chapter
 
 
 @cache

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from elmo.common.errors import InputError
 from results.analysis.names import default_pair, load_names
 from results.experiments.experiment_file import load_experiment
 from results.records.collect import PUBLISHED, Collection, collect
@@ -15,12 +16,11 @@ from results.tables.page_texts import HEADLINE, TABLE1
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen runs, and why they cannot be compared as requested (empty if they can)."""
+    """The chosen runs."""
 
     folders: Sequence[Path]
     collection: Collection
     selection: Selection
-    mistake: str
     experiment: str = ""  # whose runs these are, if only those were asked for
 
     @property
@@ -40,25 +40,6 @@ class Chosen:
         return f"Nothing to show from {places}.\n"
 
 
-class PublishedRuns(argparse.Action):
-    """The option --published; an error where the suite was installed without its repository."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        """Sets the option."""
-        if not PUBLISHED.is_dir():
-            parser.error(
-                f"--published: expected the suite's records in {PUBLISHED}, found no such folder. They are in its "
-                "repository and not in the installed package: run the command in a clone"
-            )
-        setattr(namespace, self.dest, True)
-
-
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which runs to show."""
     parser.add_argument(
@@ -70,9 +51,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--published",
-        action=PublishedRuns,
-        nargs=0,
-        default=False,
+        action="store_true",
         help="the records in the suite's repository; alone, or added to --runs",
     )
     parser.add_argument(
@@ -91,13 +70,18 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def choose(options: argparse.Namespace) -> Chosen:
-    """Reads the runs that the options choose."""
+    """Reads the runs that the options choose.
+
+    Raises:
+        InputError: They have no runs of an arm to compare.
+    """
     folders = folders_of(options)
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
+    _check_compared(collection, (first, second))
     headline = None if options.compare else load_experiment(HEADLINE if options.published else TABLE1)
     selection = Selection(options.data, options.include_limited, (first, second), headline)
-    return Chosen(folders, collection, selection, _mistake(collection, (first, second)))
+    return Chosen(folders, collection, selection)
 
 
 def _in_order(name: str) -> str:
@@ -107,7 +91,16 @@ def _in_order(name: str) -> str:
 
 
 def folders_of(options: argparse.Namespace) -> list[Path]:
-    """The folders to read."""
+    """The folders to read.
+
+    Raises:
+        InputError: The suite was installed without its repository, which has the published records.
+    """
+    if options.published and not PUBLISHED.is_dir():
+        raise InputError(
+            f"--published: expected the suite's records in {PUBLISHED}, found no such folder. They are in its "
+            "repository and not in the installed package: run the command in a clone"
+        )
     folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
     return folders or [DEFAULT_RUNS]
 
@@ -117,18 +110,19 @@ def runs_dir_of(options: argparse.Namespace) -> list[str]:
     return [f"runs_dir={hydra_value(str(Path(options.runs[0])))}"] if len(options.runs) == 1 else []
 
 
-def _mistake(collection: Collection, compared: tuple[str, str]) -> str:
-    runs = [(own.features, own.typed_variant) for own in (item.record.identity for item in collection.found)]
-    known = {features for features, _ in runs} | set(default_pair())
+def _check_compared(collection: Collection, compared: tuple[str, str]) -> None:
     if compared[0] == compared[1]:
-        return f"--compare: expected two different features, found {compared[0]} twice\n"
+        raise InputError(f"--compare: expected two different features, found {compared[0]} twice")
+    identities = [item.record.identity for item in collection.found]
     for name in compared:
         features, wanted = arm_settings(name)
-        own = [settings for found, settings in runs if found == features]
-        if own and not any(wanted.items() <= settings.items() for settings in own):
-            there = sorted({f"{key}={value}" for settings in own for key, value in settings.items()}) or ["no settings"]
-            asked = " ".join(f"{key}={value}" for key, value in wanted.items())
-            return f"--compare: no records of {features} with {asked}; there are {', '.join(there)}\n"
-    if missing := [name for name in compared if arm_settings(name)[0] not in known]:
-        return f"--compare: no records with features={','.join(missing)}; there are {', '.join(sorted(known))}\n"
-    return ""
+        of_features = [own.typed_variant for own in identities if own.features == features]
+        if any(wanted.items() <= settings.items() for settings in of_features) or name in default_pair():
+            continue
+        if of_features:
+            known = {f"{key}={value}" for settings in of_features for key, value in settings.items()} or {"no settings"}
+            asked = f"{features} with {' '.join(name.split()[1:])}"
+        else:
+            known = {own.features for own in identities} | set(default_pair())
+            asked = f"features={features}"
+        raise InputError(f"--compare: no records of {asked}; there are {', '.join(sorted(known))}")

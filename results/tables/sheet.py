@@ -10,7 +10,7 @@ from results.analysis.names import arm_title, controls_legend, default_pair, tas
 from results.analysis.panels import arms_note
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import LIMITED, OLD, WARNED, Group, Row, Table, arm_titles
-from results.analysis.verdict import verdict, verdict_legend
+from results.analysis.verdict import verdict
 from results.experiments.experiment import ArmCost, Experiment
 from results.experiments.experiment_file import load_experiment
 from results.records.printing import printable
@@ -26,7 +26,6 @@ BAND = (
     "band: our estimate, from scores that others reached with these heads and GloVe 840B 300-d; see paper/scores.toml"
 )
 SCORES = "scores in percent, mean±std (number of seeds)"
-ERRORS_REMOVED = "errors removed: the gain as a share of the baseline's errors (100 minus its score)"
 MARKS = {
     MARK: f"fewer than {FEW_SEEDS} seeds",
     OLD: "an older recipe of the task",
@@ -52,12 +51,10 @@ class Sheet:
     Attributes:
         title: What it shows.
         columns: Its columns, all of one length.
-        signs: For each line the sign of its gain, 0 if its interval includes 0; none where no gain is shown.
     """
 
     title: str
     columns: Sequence[Column]
-    signs: Sequence[int] = ()
 
     @property
     def headers(self) -> list[str]:
@@ -70,11 +67,11 @@ class Sheet:
         return list(zip(*(cells for _, _, cells in self.columns), strict=True))
 
 
-def sheet_of(title: str, columns: Sequence[Column], always: int = 1, signs: Sequence[int] = ()) -> Sheet:
+def sheet_of(title: str, columns: Sequence[Column], always: int = 1) -> Sheet:
     """The sheet without empty columns, of which the first ones stay; control characters are escaped."""
     kept = [own for number, own in enumerate(columns) if number < always or any(cell != EMPTY for cell in own[2])]
     safe = [(printable(header), align, list(map(printable, cells))) for header, align, cells in kept]
-    return Sheet(printable(title), safe, signs)
+    return Sheet(printable(title), safe)
 
 
 def sheets_of(table: Table, wide: bool = False) -> list[Sheet]:
@@ -113,7 +110,7 @@ def gains_sheet(
     columns += [gain, *(more if wide else [])]
     if not dev:
         columns += paper_columns(table, rows, arms, wide=wide)
-    return sheet_of(title, columns, always, [row.sign for row in rows])
+    return sheet_of(title, columns, always)
 
 
 def _shortened(sheet: Sheet) -> Sheet:
@@ -265,13 +262,13 @@ def shown_p(interval: Interval | None) -> str:
     return "<0.001" if interval.p < 0.001 else f"{interval.p:.3f}"
 
 
-def sections_of(table: Table) -> list[tuple[str, list[str]]]:
-    """All that is to be said below a table: findings by kind, and explanations."""
+def sections_of(table: Table, sheets: Sequence[Sheet]) -> list[tuple[str, list[str]]]:
+    """All that is to be said below the sheets of a table: findings by kind, marks, and explanations."""
     sections = [
         (title, [" ".join(finding.text.split()) for finding in table.findings if finding.kind == kind])
         for kind, (title, _, _) in KINDS.items()
     ]
-    sections.append(("Notes", explanations(table)))
+    sections.append(("Notes", [*marks_in(table, sheets), *explanations(table)]))
     return [(title, list(map(printable, lines))) for title, lines in sections if lines]
 
 
@@ -299,10 +296,9 @@ def marks_in(table: Table, sheets: Sequence[Sheet]) -> list[str]:
     return [f"{mark} {declared if mark == WARNED else text}" for mark, text in MARKS.items() if mark in shown]
 
 
-def explanations(table: Table, rows: Sequence[Row] | None = None) -> list[str]:
-    """What explains the columns of a table, by default of all its rows."""
-    experiment = table.experiment
-    rows = [*table.rows, *table.others] if rows is None else rows
+def explanations(table: Table) -> list[str]:
+    """What explains the numbers of a table."""
+    experiment, rows = table.experiment, [*table.rows, *table.others]
     lines = [*arms_note(table.main_arms, rows), *experiment.notes]
     lines += [_trials(experiment)] if experiment.trials else []
     compared = [(row, table.against_base(row, arm)) for row in rows for arm in table.arms] if experiment.by_arm else []
@@ -313,46 +309,17 @@ def explanations(table: Table, rows: Sequence[Row] | None = None) -> list[str]:
     lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(names, pairs, strict=True)])
     if experiment.by_arm:
         lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.base]}")
-        lines.append(
-            f"{UNCLEAR} the interval excludes zero, but not after Holm's correction for all arms of the column"
-        )
-    lines += [ERRORS_REMOVED] * any(row.error_cut is not None for row in rows)
     reasons = defaultdict(list)
     for row in rows:
         reasons[row.no_interval].append(row.title)
     lines += [f"no interval ({', '.join(own)}): {reason}" for reason, own in reasons.items() if reason]
-    lines += _groups_legend(rows)
     lines += controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
-    if any(verdict(group, row.paper) for row in rows for group in row.groups):
-        lines.append(f"to paper's: {verdict_legend()}")
     lines += [BAND] * (table.with_paper and any(_to_band(row) != EMPTY for row in rows))
-    papers = {row.title: row.paper for row in rows if row.paper}
     sources = [f"{row.title}: {row.spec.source}" for row in rows if row.spec.paper and row.spec.source]
     lines += [f"the paper's scores are from {'; '.join(sources)}"] * bool(sources)
-    of_dev = [title for title, own in papers.items() if own.split != "test" and own.compared]
-    lines += [f"{', '.join(of_dev)}: the paper's dev scores, on the examples that we test on"] * bool(of_dev)
     anchors = {row.task_title: load_paper().anchor_text(row.data, row.task) for row in rows}
-    return lines + [f"{task}: {text}" for task, text in anchors.items() if text and not experiment.name]
-
-
-def _groups_legend(rows: Sequence[Row]) -> list[str]:
-    """Explains scores over folds, and the marks of runs with an older recipe or cut short by a limit."""
-    groups = [group for row in rows for group in row.groups]
-    folds = {row.title: group.records[0].folds for row in rows for group in row.groups if not group.lacks_folds}
-    by_count = defaultdict(list)
-    for title, count in folds.items():
-        by_count[count].append(title)
-    lines = [
-        f"{', '.join(titles)}: the score of a seed is over the test examples of all {count} folds together, and an "
-        "interval is over folds, each with its own test examples and trainings"
-        for count, titles in by_count.items()
-        if count
-    ]
-    old = sorted({group.old_recipe for group in groups} - {""})
-    lines += [f"{OLD} {', '.join(old)}: an older recipe of the task; no mean or gain mixes two recipes"] * bool(old)
-    limited = any(LIMITED in group.marks for group in groups)
-    text = "the best epoch of a run lies in the last tenth of its limit, so more epochs may raise the score"
-    return lines + [f"{LIMITED} {text}"] * limited
+    lines += [f"{task}: {text}" for task, text in anchors.items() if text and not experiment.name]
+    return [*lines, "what columns and marks mean: results/reading.md"]
 
 
 def _trials(experiment: Experiment) -> str:
@@ -382,10 +349,6 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
         "seeds": "over seeds alone, because scores of single examples are not known",
     }
     names = {over: [name for name, interval in known if interval.over == over] for over in texts}
-    if names["examples"] and names["examples and seeds"]:  # one line for both
-        texts["examples and seeds"] += f", but over examples alone where {one_seed}"
-        names["examples and seeds"] = [name for name, interval in known if interval.over.startswith("examples")]
-        del names["examples"]
     several = sum(map(bool, names.values())) > 1
     lines = [
         f"95 % intervals and p{_named(own) * several}: {texts[over]}. They do not cover another training of the biLM"
@@ -393,19 +356,14 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
         if own
     ]
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
-        of_unit = [(name, own) for name, own in known if own.unit == unit and own.over not in ("seeds", "folds")]
-        if together := [name for name, interval in of_unit if interval.clusters]:
-            lines.append(f"examples of one {unit} count together{_named(together)}")
-        if alone := [name for name, interval in of_unit if not interval.clusters]:
+        unknown = [
+            name for name, own in known if own.unit == unit and own.over not in ("seeds", "folds") and not own.clusters
+        ]
+        if unknown:
             lines.append(
-                f"examples of one {unit} count as independent{_named(alone)}, because these records do not say which "
+                f"examples of one {unit} count as independent{_named(unknown)}, because these records do not say which "
                 f"{unit} an example is of: the intervals may be too narrow"
             )
-    if any(interval.few_seeds for _, interval in known):
-        lines.append(
-            f"{FEW_SEEDS_NOTE}: the deviation between seeds is hardly known (that of a single run is taken to be the "
-            f"largest of the task's arms with {FEW_SEEDS} or more; without these, the other arm's)"
-        )
     return lines
 
 

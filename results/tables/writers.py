@@ -1,24 +1,18 @@
-"""Writes tables: sheets as text, Markdown, LaTeX or on a terminal, and all numbers of a table as CSV or JSON."""
+"""Writes tables: sheets as text, Markdown, LaTeX or HTML, and all numbers of a table as CSV or JSON."""
 
 import csv
 import io
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
-from importlib.util import find_spec
-from types import MappingProxyType
-from typing import TextIO
 
 from results.analysis.interval import Interval
 from results.analysis.rows import Row, Table
 from results.analysis.verdict import verdict
-from results.records.printing import without_markup, write
-from results.tables.sheet import EMPTY, GAIN, VERDICT, Sections, Sheet
-
-NAMES = ("task", "metric", "features", "by", "test examples")  # the columns that name a line
+from results.records.printing import without_markup
+from results.tables.sheet import EMPTY, Sections, Sheet
 
 
 def as_text(sheets: Sequence[Sheet], below: Sections = ()) -> str:
@@ -92,28 +86,21 @@ def _tex(text: str) -> str:
     return "".join(part + sign for part, sign in zip(parts, [*signs, ""], strict=True))
 
 
-def html_table(
-    sheet: Sheet,
-    label: str,
-    lines: Sequence[tuple[str, str, str]] = (),
-    arms: Mapping[str, str] = MappingProxyType({}),
-) -> str:
+def html_table(sheet: Sheet, label: str, lines: Sequence[tuple[str, str, str]] = ()) -> str:
     """The sheet as HTML, in a frame that the keyboard can scroll.
 
     Args:
         sheet: Its cells.
         label: Its name for readers who do not see it.
         lines: For each line its attributes, its name and what is below it, as HTML; a page's script can then sort them.
-        arms: Header -> the arm whose column a page's script can hide.
     """
-    of_arm = [f' data-arm="{escape(arms[header])}"' if header in arms else "" for header in sheet.headers]
     headers = list(map(escape, sheet.headers))
     head, body = "", ""
-    for header, arm in zip(headers, of_arm, strict=True):
+    for header in headers:
         shown = f'<button type="button" disabled>{header}</button>' if lines else header
-        head += f'<th scope="col"{" aria-sort=none" * bool(lines)}{arm}>{shown}</th>'
+        head += f'<th scope="col"{" aria-sort=none" * bool(lines)}>{shown}</th>'
     for number, (first, *cells) in enumerate(sheet.lines):
-        row = "".join(map(_html_cell, headers[1:], cells, of_arm[1:], [bool(lines)] * len(cells)))
+        row = "".join(map(_html_cell, headers[1:], cells))
         if lines:
             attributes, name, below = lines[number]
             body += f'<tbody {attributes}><tr><th scope="row" data-value="{escape(first)}">{name}</th>{row}</tr>'
@@ -127,15 +114,15 @@ def html_table(
     )
 
 
-def _html_cell(header: str, cell: str, arm: str, sortable: bool) -> str:
+def _html_cell(header: str, cell: str) -> str:
     """A cell with its header as an attribute: on a phone, rows become cards with the header next to the number."""
     text = _SIGNS.sub(lambda sign: sign[0].replace("-", "\N{MINUS SIGN}"), escape(cell))
     text = re.sub(r"^([^,]*\d[^,]*), (.* to .*)$", r"<b>\1</b><small>\2</small>", text)
-    value = re.match(r"<?([+-]?\d[\d.]*)", cell) if sortable else None
+    value = re.match(r"<?([+-]?\d[\d.]*)", cell)
     order = f' data-value="{value[1]}"' if value else ""
     if cell == EMPTY:
-        return f'<td class="empty" data-label="{header}"{arm}><span></span></td>'
-    return f'<td data-label="{header}"{order}{arm}><span>{text}</span></td>'
+        return f'<td class="empty" data-label="{header}"><span></span></td>'
+    return f'<td data-label="{header}"{order}><span>{text}</span></td>'
 
 
 # Formats for people, of tables and the text below them.
@@ -145,71 +132,6 @@ LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
     "markdown": as_markdown,
     "tex": as_tex,
 }
-
-
-def lay_out(sheets: Sequence[Sheet], below: Sections, form: str) -> None:
-    """Prints tables for people; draws them on a terminal that can, as wide as it is."""
-    if form == "text" and can_draw(sys.stdout):
-        print_rich(sheets, below)
-    else:
-        write(LAYOUTS[form](sheets, below), sys.stdout)
-
-
-def can_draw(stream: TextIO) -> bool:
-    """Whether rich is installed and the stream is a UTF-8 terminal."""
-    encoding = (stream.encoding or "").lower().replace("-", "")
-    return stream.isatty() and encoding == "utf8" and find_spec("rich") is not None
-
-
-def print_rich(sheets: Sequence[Sheet], below: Sections) -> None:
-    """Draws each sheet as a table if it fits, else as one block per line, so that no number is cut off."""
-    from rich import box
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table as Drawn
-    from rich.text import Text
-
-    console = Console()
-    for sheet in sheets:
-        console.print(Text(f"{sheet.title}\n", style="bold"))
-        drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
-        for header, align, _ in sheet.columns:
-            drawn.add_column(Text(header), justify="right" if align == "r" else "left", no_wrap=True)
-        signs = sheet.signs or [0] * len(sheet.lines)
-        rows = [
-            [(header, Text(cell, _style(header, cell, sign))) for header, cell in zip(sheet.headers, line, strict=True)]
-            for line, sign in zip(sheet.lines, signs, strict=True)
-        ]
-        for row in rows:
-            drawn.add_row(*(text for _, text in row))
-        if Measurement.get(console, console.options.update(max_width=10_000), drawn).maximum <= console.width:
-            console.print(drawn)
-            rows = []
-        for row in rows:
-            console.print()
-            name = "  ".join(text.plain for header, text in row if header in NAMES)
-            console.print(Text(name, style="bold underline"))
-            block = Drawn(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-            for header, text in row:
-                if header not in NAMES and text.plain != EMPTY:
-                    block.add_row(Text(header, style="dim"), text)
-            console.print(block)
-        console.print()
-    for title, lines in below:
-        console.print(Text(title, style="bold"))
-        for line in lines:  # not wrapped: a command must stay one line to be copied
-            console.print(Text(f"  {line}"), soft_wrap=True)
-        console.print()
-
-
-def _style(header: str, cell: str, sign: int) -> str:
-    """The colour of a cell: gains that their interval resolves by sign, verdicts by kind, others plain."""
-    if cell == EMPTY:
-        return "dim"
-    if header == GAIN:
-        return {1: "bold green", -1: "bold red"}.get(sign, "")
-    kind = cell.split()[1] if header.endswith(VERDICT) else ""
-    return {"short": "yellow", "equivalent": "green", "above": "green"}.get(kind, "")
 
 
 def as_json(table: Table) -> str:

@@ -247,14 +247,17 @@ def test_any_two_settings_are_compared(capsys, tmp_path):
     assert "no runs" not in out
     assert "arms differ" not in out
     status, _, err = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "elmo x=2")
-    assert (status, err) == (2, "--compare: no records of elmo with x=2; there are features.elmo.layers=last, x=1\n")
+    assert (status, err) == (
+        1,
+        "results.table: --compare: no records of elmo with x=2; there are features.elmo.layers=last, x=1\n",
+    )
 
 
 def test_features_without_records_are_refused_and_the_known_ones_listed(capsys, good):
     status, out, err = run_table(capsys, "--runs", good, "--compare", "glove", "elmoo")
-    assert (status, out) == (2, "")
-    assert err == "--compare: no records with features=elmoo; there are elmo, glove\n"
-    assert run_table(capsys, "--runs", good, "--compare", "elmo", "elmo")[0] == 2
+    assert (status, out) == (1, "")
+    assert err == "results.table: --compare: no records of features=elmoo; there are elmo, glove\n"
+    assert run_table(capsys, "--runs", good, "--compare", "elmo", "elmo")[0] == 1
 
 
 def test_p_is_shown_next_to_the_interval_with_its_kind(capsys, tmp_path):
@@ -263,7 +266,7 @@ def test_p_is_shown_next_to_the_interval_with_its_kind(capsys, tmp_path):
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--wide")
     assert "<0.001" in out
     assert "95 % intervals and p: over paired test examples, and over the seeds of both arms" in out
-    assert "† fewer than 3 seeds in an arm" in out
+    assert "† fewer than 3 seeds" in out
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--format", "csv")
     _, row = csv.DictReader(io.StringIO(out))
     assert float(row["gain_p"]) < 0.001
@@ -334,7 +337,6 @@ def test_the_verdict_is_for_the_papers_data_only(capsys, tmp_path):
     for data in ("mini", "standin"):
         assert "paper" not in lines[data]
         assert "short" not in lines[data]
-    assert "exclude a difference of 0.3 F1, 1 accuracy" in out
     _, out, _ = run_table(capsys, "--runs", tmp_path, "--data", "mini")
     assert "to paper's" not in out
 
@@ -347,4 +349,4 @@ def test_a_score_that_the_limit_on_epochs_may_have_cut_short_is_marked(capsys, t
         save(tmp_path, replace(record, epochs=curve, config=record.config | {"trainer": trainer}))
     _, out, _ = run_table(capsys, "--runs", tmp_path)
     assert "90.00 (1)§  90.00 (1)" in out
-    assert "§ the best epoch of a run lies in the last tenth of its limit" in out
+    assert "§ more epochs may raise it" in out

@@ -50,18 +50,6 @@ def shown(capsys, *arguments):
     return status, [[cell.strip() for cell in line if cell.strip()] for line in lines], captured.out
 
 
-def test_a_narrow_terminal_gets_blocks_and_a_wide_one_a_table(runs, capsys, monkeypatch):
-    monkeypatch.setattr("results.tables.writers.can_draw", lambda stream: True)
-    longest = {}
-    for width in (40, 200):
-        monkeypatch.setenv("COLUMNS", str(width))
-        assert command.main(["--runs", str(runs)]) == 0
-        tables = capsys.readouterr().out.partition("\nNotes\n")[0].splitlines()
-        assert any("short" in line for line in tables)
-        longest[width] = max(map(len, map(str.rstrip, tables)))
-    assert longest[40] <= 40 < longest[200] <= 200
-
-
 def test_each_kind_is_scored_by_its_own_examples(runs, capsys):
     status, lines, _ = shown(capsys, "--runs", runs)
     assert status == 0
@@ -222,17 +210,6 @@ def test_the_report_shows_kinds_or_says_how_to_get_them(runs):
     assert "short · 4" in page
     groups_path(runs, "ner", HASHES["test"]).unlink()
     assert "python -m tasks.groups task=ner data=paper" in run_report(runs)[1]
-
-
-def test_a_table_of_one_task_has_the_kinds_of_its_own_arms(runs, tmp_path):
-    """As those of the probes, whose arms are layers: here the two arms the other way round."""
-    rows = '[[rows]]\ntitle = "All of it"\noverrides = ["task=ner", "data=paper"]\n'
-    arms = '[arms]\nwith = ["features=elmo"]\nwithout = ["features=glove"]\n'
-    own = tmp_path / "own.toml"
-    own.write_text(f'title = "Own"\nseeds = [1]\ncompare = ["with", "without"]\n{arms}{rows}')
-    part = run_report(runs, "--experiment", own)[1].partition("<h3>Own</h3>")[2]
-    assert "All of it. Gain of without over with on each kind of test examples" in part
-    assert f"short · 4: {f1(ELMO[:4]):.1f} to {f1(GLOVE[:4]):.1f}, " in part
 
 
 def test_publishing_copies_kinds_and_refuses_text(runs, tmp_path):

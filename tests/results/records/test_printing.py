@@ -11,15 +11,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import results.publish
 import results.status
-from results.records.collect import collect
 from results.records.identity import Identity
 from results.records.printing import printable, write
 from results.records.progress import LOCK_NAME, Manifest, Owner, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, RunError, decide, read_record
 from results.report.__main__ import main as report
-from results.tables.fill import Selection, fill_all
-from results.tables.sheet import sections_of, sheets_of
-from results.tables.writers import print_rich
 from tests.results.making import make_record, run_report, run_table, save
 
 EVIL = "\x1b]0;owned\x07\x9b31m\r\x7f\u202e"  # a title, a colour, the line again, deleted, and read backwards
@@ -56,14 +52,6 @@ def test_the_table_only_prints(capsys, runs, form):
     assert HARMLESS.replace("\\", "\\textbackslash{}" if form == "tex" else "\\")[:3] in out
     if form == "json":
         assert json.loads(out)[0]["data"] == f"mini{EVIL}"
-
-
-def test_the_table_on_a_terminal_only_prints(capsys, runs):
-    summary = fill_all(collect([runs]), Selection())
-    print_rich(sheets_of(summary, wide=True), sections_of(summary))
-    out = capsys.readouterr().out
-    assert acts(out) == set()
-    assert HARMLESS in out
 
 
 def test_the_report_and_its_figures_only_print(capsys, runs, tmp_path):

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import hashlib
-import itertools
 import re
 import subprocess
 import sys
@@ -50,16 +49,20 @@ def test_everything_is_on_the_page(capsys, runs):
     status, text = run_report(runs)
     assert status == 0
     assert re.search(r"report.html: \d+ kB", capsys.readouterr().out)
-    assert re.findall(r'<section id="(\w+)"', text) == ["scores", "reading", "convergence", "failures", "runs"]
-    assert set(re.findall(r'href="#(.*?)"', text)) == set(re.findall(r'<article id="(.*?)"', text)) == {"task-0-0"}
-    block = text.partition('<article id="task-0-0"')[2].partition("</article>")[0]
+    assert re.findall(r"<h2>(.*?)</h2>", text) == [
+        *("Scores", "SST-5", "Epochs until the best dev score of GloVe", "Failures (1)", "Runs")
+    ]
+    assert set(re.findall(r'href="#(.*?)"', text)) == set(re.findall(r'<article id="(.*?)"', text)) == {"task-0"}
+    block = text.partition('<article id="task-0"')[2].partition("</article>")[0]
     charts = ["Seeds", "Learning curves", "Classes", "Confusions", "Layers", "Fewer labels"]
-    assert re.findall("<h3>(.*?)</h3>", block.partition("<details")[0]) == charts
+    assert re.findall("<h4>(.*?)</h4>", block) == charts
     words = " ".join(Outline(text).text)
     for word in ("+20.0", "81.50 ± 0.71", "51.9 %", "8 finished of 9 runs", "1 failed", "RuntimeError: out of memory"):
         assert word in words, word
-    for word in ("61 s", "512 MB", "a" * 40, "trainer.lr=0.001", "torch 2.6.0", "File x, line 1"):
+    for word in ("61 s", "512 MB", f"cpu, commit {'a' * 10}", "File x, line 1"):
         assert word in words, word
+    for path in runs.rglob("record.json"):
+        assert str(path) in words
     assert text.count("<svg") > 8
 
 
@@ -82,7 +85,7 @@ def test_the_runs_of_one_experiment(runs, tmp_path, capsys):
     assert "<code>python -m tasks.run -m experiment=figure2</code>" in text
     assert (tmp_path / "figures" / "layer-weights.svg").exists()
     capsys.readouterr()
-    assert run_report(runs, "--experiment", "figure9")[0] == 2
+    assert run_report(runs, "--experiment", "figure9")[0] == 1
     assert "results.report: experiment=figure9: expected " in capsys.readouterr().err
 
 
@@ -91,11 +94,10 @@ def test_the_paper_s_tables_are_on_the_page(runs):
     for place, score in (("[input]", 60.0), ("[input,output]", 62.0)):
         save(runs, make_record(score, data="ewt", task="srl", features="elmo", variant={"features.elmo.places": place}))
     text = run_report(runs)[1]
-    section = text.partition('<div id="paper-0" class="part">')[2].partition("</section>")[0]
-    assert section.startswith("<h3>Table 3: places</h3>"), "it is of one task, whose section ends with it"
+    section = text.partition("<h3>Table 3: places</h3>")[2].partition("</section>")[0]
     assert [row.count("<td") for row in section.split("<tr>")[2:]] == [section.count('<th scope="col">') - 1]
-    assert '<td data-label="both"><span>62.00 (1)</span></td>' in section
-    assert '<td data-label="gain, 95 % interval"><span>+2.00</span></td>' in section
+    assert '<td data-label="both" data-value="62.00"><span>62.00 (1)</span></td>' in section
+    assert '<td data-label="gain, 95 % interval" data-value="+2.00"><span>+2.00</span></td>' in section
     assert "<code>python -m tasks.run -m experiment=table3</code>" in section
     assert "Table 3: places" not in run_report(runs, "--data", "mini")[1]
 
@@ -140,42 +142,11 @@ def test_whatever_a_record_says_is_text(runs):
     assert "</pre><img src=x onerror=alert(1)>" in words
 
 
-def test_the_page_of_a_large_grid_stays_small(monkeypatch, tmp_path):
-    """With at most 200 cards, each of 240 runs has a line that names its record, and not all figures are there."""
-    monkeypatch.setattr("results.report.page.MOST_CARDS", 200)
-    for setting in range(60):
-        for features, seed in itertools.product(("glove", "elmo"), (1, 2)):
-            record = make_record(50 + setting / 10, features=features, seed=seed, variant={"trainer.x": setting})
-            save(tmp_path / "runs", record)
-    status, text = run_report(tmp_path / "runs")
-    assert status == 0
-    words = Outline(text).text
-    for path in (tmp_path / "runs").rglob("record.json"):
-        assert str(path) in words
-    assert "trainer.lr=0.001" not in text
-    assert text.count("<svg") == 60 + 2 + 2, "those to see at once, two forms of the main one, and the legend"
-    for file in list((tmp_path / "runs").rglob("record.json"))[:40]:
-        file.unlink()
-    _, text = run_report(tmp_path / "runs")
-    assert text.count("trainer.lr=0.001") == 200, "a card for each"
-
-
-def test_figures_of_many_other_settings_are_left_to_files(tmp_path):
-    for setting in range(60):
-        variant = {"trainer.x": setting} if setting else {}
-        for features in ("glove", "elmo"):
-            save(tmp_path / "runs", make_record(50.0, features=features, variant=variant))
-    _, text = run_report(tmp_path / "runs", "--figures", tmp_path / "figures")
-    assert "59 charts of other settings, of which 50 here; --figures DIR writes all" in text
-    assert text.count("<svg") == 1 + 2 + 2 + 50
-    assert len(list((tmp_path / "figures").glob("seeds-*.svg"))) == 60
-
-
 def test_any_two_features(runs):
     _, text = run_report(runs, "--compare", "elmo", "glove")
     assert "<h1>GloVe against + ELMo</h1>" in text
     assert "\N{MINUS SIGN}20.00" in text
-    assert run_report(runs, "--compare", "elmo", "elmoo")[0] == 2
+    assert run_report(runs, "--compare", "elmo", "elmoo")[0] == 1
 
 
 def test_commands_of_arms_with_settings_have_each_setting_once(tmp_path):
@@ -211,7 +182,7 @@ def test_other_data_are_left_out(runs):
 def test_a_path_that_cannot_be_written_is_reported(capsys, runs):
     taken = runs.parent / "file"
     taken.write_text("")
-    assert main(["--runs", str(runs), "--out", str(taken / "report.html")]) == 2
+    assert main(["--runs", str(runs), "--out", str(taken / "report.html")]) == 1
     assert str(taken) in capsys.readouterr().err
 
 

@@ -66,8 +66,9 @@ def test_the_notes_explain_the_intervals_of_all_arms(own, tmp_path, capsys):
         examples = [{"tp": int(i < right), "fp": int(i >= right), "fn": int(i >= right)} for i in range(100)]
         save(tmp_path / "runs", make_record(right, data="wnut17", features=features, seed=seed), examples)
     _, out, _ = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)
-    both = "over the seeds of both arms, but over examples alone where each arm has one seed"
-    assert f"  95 % intervals and p: over paired test examples, and {both}" in out
+    start = "  95 % intervals and p (NER, WNUT-17): over paired test examples"
+    assert f"{start}, and over the seeds of both arms. " in out
+    assert f"{start}; each arm has one seed, " in out
 
 
 def test_commands_keep_what_was_typed(own, tmp_path, capsys):

@@ -1,9 +1,8 @@
-"""Output formats of the table, the terminal, and which packages they import."""
+"""Output formats of the table, and which packages they import."""
 
 import csv
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -187,78 +186,6 @@ def test_little_more_than_the_standard_library_is_loaded(runs):
         "sys.stderr.write('SLOW ' + ' '.join(set(slow.split()) & set(sys.modules)))\n"
     )
     assert table_process("-c", code).stderr.split(b"SLOW")[1].split() == []
-
-
-def on_terminal(*arguments, columns="170"):
-    """What a terminal of this width gets to see, and the exit status."""
-    import pty
-
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": columns, "PYTHONIOENCODING": "utf-8"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        [sys.executable, *arguments], cwd=ROOT, stdout=follower, stderr=follower, env=environment
-    ) as process:
-        os.close(follower)
-        seen = b""
-        while True:
-            try:
-                chunk = os.read(leader, 65536)
-            except OSError:  # how Linux says that the other end was closed
-                break
-            if not chunk:
-                break
-            seen += chunk
-    os.close(leader)
-    return process.returncode, seen.decode()
-
-
-def test_a_terminal_gets_colours_and_the_same_numbers(runs):
-    status, seen = on_terminal("-m", "results.table", "--runs", str(runs), "--wide", columns="180")
-    assert status == 0
-    assert "\x1b[1;32m+2.07" in seen  # bold green
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
-    assert "90.15±0.15 (3)" in plain
-    assert "note a|b_ & 50%, {x}" in plain  # no markup of rich's
-
-
-def test_a_gain_has_a_colour_only_if_its_interval_excludes_zero(tmp_path):
-    """Over seeds: 61 less 60 with deviations of 5; 60 less 50 with deviations of 0.1; and the other way round."""
-    for task, elmo, spread in (("ner", 61, 5), ("sst5", 70, 0.1), ("snli", 50, 0.1)):
-        for seed, sign in ((1, -1), (2, 1), (3, 0)):
-            save(tmp_path, make_record(60 + sign * spread, task=task, seed=seed))
-            save(tmp_path, make_record(elmo + sign * spread, task=task, seed=seed, features="elmo"))
-    _, seen = on_terminal("-m", "results.table", "--runs", str(tmp_path), columns="100")
-    assert "\x1b[1;32m+10.00" in seen
-    assert "\x1b[1;31m-10.00" in seen
-    assert re.search(r"(?<!m)\+1\.00", seen), "neither sign is certain"
-
-
-def test_a_terminal_of_100_columns_has_the_published_gains_on_one_line_each():
-    _, seen = on_terminal("-m", "results.table", "--published", columns="100")
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).split("Notes")[0].splitlines()
-    gains = [line for line in lines if re.search(r"[+-]\d+\.\d\d, [+-]\d+\.\d to ", line)]
-    assert {line[:4] for line in gains} >= {"SQuA", "NER,", "SST-", "SNLI", "mini"}
-
-
-def test_a_narrow_terminal_cuts_no_number(runs):
-    status, seen = on_terminal("-m", "results.table", "--runs", str(runs), "--wide", columns="60")
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
-    assert status == 0
-    for number in ("90.15±0.15 (3)", "92.22±0.11 (3)", "+2.07", "note a|b_ & 50%, {x}"):
-        assert number in plain
-    assert "…" not in plain
-
-
-def test_a_terminal_without_rich_gets_the_plain_table(runs):
-    hide = (
-        "import sys; sys.modules['rich'] = None; import results.tables.writers as t; t.find_spec = lambda name: None; "
-    )
-    code = f"{hide}import results.table; sys.exit(results.table.main(['--runs', {str(runs)!r}]))"
-    status, seen = on_terminal("-c", code)
-    assert status == 0
-    assert "\x1b[" not in seen
-    assert "90.15±0.15 (3)" in seen
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0009, "<0.001"), (0.001, "0.001"), (0.0051, "0.005"), (1.0, "1.000")])
