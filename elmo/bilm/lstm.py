@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from elmo.bilm import fast
 from elmo.bilm.fast import Prepared, in_blocks, pointwise
-from elmo.common.device import recurrences_in_single_precision, upload
+from elmo.common.device import upload
 
 # Maximum number of gate values that are computed ahead of their steps (256 MB), so that this memory does not grow with
 # the text. The compiled kernel has a separate limit.
@@ -185,7 +184,6 @@ class ProjectedLstm(nn.Module):
 # Maximum number of gate values that are computed ahead of their steps (1 GB), so that this memory does not grow with
 # the text. Larger products are not faster.
 GATES_AHEAD_ON_GPU = 2**28
-CUDNN_WHERE_UNCLIPPED = True  # a benchmark sets it to False to compare
 
 
 class LstmPair:
@@ -194,7 +192,6 @@ class LstmPair:
     def __init__(self, forward: ProjectedLstm, backward: ProjectedLstm) -> None:
         self.lstms = forward, backward
         self._stacked: Prepared[TransposedWeights] = Prepared()
-        self._cudnn: Prepared[list[nn.LSTM]] = Prepared()
 
     @torch.no_grad()
     def __call__(self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor) -> Tensor:
@@ -207,22 +204,24 @@ class LstmPair:
                 the last token of each sentence.
             cell: cell of each sentence, (2, sentences, cell_dim); overwritten in the same way.
         """
-        run = self._run_cudnn if self._can_use_cudnn(x) else self._run_steps
+        weights = self._stacked.of([tensor for lstm in self.lstms for tensor in lstm.parameters()], self._stack)
         outputs = x.new_empty(*x.shape[:2], state.shape[2])
         for rows, sizes in in_parts(step_sizes, GATES_AHEAD_ON_GPU // (2 * 4 * cell.shape[2])):
             running = slice(sizes[0])
-            run(x[:, rows], sizes, state[:, running], cell[:, running], outputs[:, rows])
+            self._run(x[:, rows], sizes, state[:, running], cell[:, running], outputs[:, rows], weights)
         return outputs
 
-    def _can_use_cudnn(self, x: Tensor) -> bool:
-        clipped = any(lstm.cell_clip is not None or lstm.projection_clip is not None for lstm in self.lstms)
-        available = x.device.type == "cuda" and torch.backends.cudnn.is_available()  # type: ignore[no-untyped-call]
-        return CUDNN_WHERE_UNCLIPPED and available and not clipped
-
-    def _run_steps(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
-        weights, between = self._stacked.of(self._weights(), self._stack), pointwise(x.device)
+    def _run(
+        self,
+        x: Tensor,
+        sizes: Sequence[int],
+        state: Tensor,
+        cell: Tensor,
+        outputs: Tensor,
+        weights: TransposedWeights,
+    ) -> None:
         cell_clip, projection_clip = self.lstms[0].cell_clip, self.lstms[0].projection_clip
-        gates = torch.bmm(x, weights.by_input)  # (2, tokens, 4 * cell_dim)
+        gates, between = torch.bmm(x, weights.by_input), pointwise(x.device)  # (2, tokens, 4 * cell_dim)
         hidden = torch.empty_like(cell)
         before, start = state, 0
         for size in sizes:
@@ -234,20 +233,11 @@ class LstmPair:
             if projection_clip is not None:
                 before.clamp_(-projection_clip, projection_clip)
             start += size
-        state.copy_(outputs.index_select(1, upload(_last_rows(sizes), x.device)))
-
-    def _run_cudnn(self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor) -> None:
-        lstms = self._cudnn.of(self._weights(), lambda: [unclipped_torch_lstm(lstm) for lstm in self.lstms])
-        with recurrences_in_single_precision():
-            for lstm, inputs, into, *ends in zip(lstms, x, outputs, state, cell, strict=True):
-                packed = PackedSequence(inputs, torch.tensor(sizes))
-                read, found = lstm(packed, tuple(end[None] for end in ends))
-                into.copy_(read.data)
-                for end, values in zip(ends, found, strict=True):
-                    end.copy_(values[0])
-
-    def _weights(self) -> list[Tensor]:
-        return [tensor for lstm in self.lstms for tensor in (lstm.weight, lstm.bias, lstm.projection)]
+        counts = np.asarray(sizes, dtype=np.int64)
+        sentences = np.arange(sizes[0], dtype=np.int64)
+        last_step = np.searchsorted(-counts, -sentences) - 1  # sizes decrease; a step of size n has sentences 0..n-1
+        last_rows = (np.cumsum(counts) - counts)[last_step] + sentences
+        state.copy_(outputs.index_select(1, upload(last_rows, x.device)))
 
     def _stack(self) -> TransposedWeights:
         weight = torch.stack([lstm.weight for lstm in self.lstms]).transpose(1, 2)
@@ -258,26 +248,3 @@ class LstmPair:
             torch.stack([lstm.used_bias() for lstm in self.lstms]),
             torch.stack([lstm.projection for lstm in self.lstms]).transpose(1, 2),
         )
-
-
-def unclipped_torch_lstm(lstm: ProjectedLstm) -> nn.LSTM:
-    """An `nn.LSTM` with the weights of a `ProjectedLstm`, without clipping."""
-    shape = {"input_size": lstm.input_dim, "hidden_size": lstm.cell_dim, "proj_size": lstm.projection_dim}
-    # On the meta device, so that it draws no initial values: that would change the random state of the caller.
-    made = nn.LSTM(**shape, device="meta", dtype=lstm.weight.dtype).to_empty(device=lstm.weight.device)
-    made.requires_grad_(False).eval()
-    by_input, recurrent = lstm.weight[:, : lstm.input_dim], lstm.weight[:, lstm.input_dim :]
-    parts = by_input, recurrent, lstm.used_bias(), torch.zeros_like(lstm.bias), lstm.projection
-    for name, values in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"), parts, strict=True):
-        getattr(made, f"{name}_l0").copy_(values)
-    made.flatten_parameters()
-    return made
-
-
-def _last_rows(sizes: Sequence[int]) -> Numbers:
-    """The packed row of each sentence's last token, (sentences,)."""
-    counts = np.asarray(sizes, dtype=np.int64)
-    sentences = np.arange(sizes[0], dtype=np.int64)
-    last_step = np.searchsorted(-counts, -sentences) - 1  # sizes decrease; a step of size n has sentences 0..n-1
-    rows: Numbers = (np.cumsum(counts) - counts)[last_step] + sentences
-    return rows

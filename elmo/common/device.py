@@ -94,24 +94,6 @@ def frozen_arithmetic(device: torch.device) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def recurrences_in_single_precision() -> Iterator[None]:
-    """Turns off TF32 for cuDNN's LSTM in the block: by default it multiplies with 10 instead of 23 bits."""
-    rnn = getattr(torch.backends.cudnn, "rnn", None)
-    # Since torch 2.9 each kind of operation has a setting, and torch rejects a mix of those with the old one.
-    settings, name, exact = (
-        (rnn, "fp32_precision", "ieee")
-        if hasattr(rnn, "fp32_precision")
-        else (torch.backends.cudnn, "allow_tf32", False)
-    )
-    before = getattr(settings, name)
-    setattr(settings, name, exact)
-    try:
-        yield
-    finally:
-        setattr(settings, name, before)
-
-
 def processor() -> list[str]:
     """The model and instruction sets of the processor: machines of different kinds may share a home folder."""
     try:

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import fast
-from elmo.bilm.lstm import unclipped_torch_lstm
 from elmo.kernels.c_library import SWITCH
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
-from tests.benchmarks.bilm_gpu import cudnn_layers
+from tests.benchmarks.bilm_gpu import cudnn_layers, unclipped_torch_lstm
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import Rounds, in_turn, processor, second, show_status

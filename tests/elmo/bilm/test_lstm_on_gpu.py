@@ -1,4 +1,4 @@
-"""Tests that both directions in parallel equal two single LSTMs: in torch here, in Triton and cuDNN on a GPU."""
+"""Tests that both directions in parallel equal two single LSTMs: in torch here, in Triton on a GPU."""
 
 import os
 import subprocess
@@ -51,11 +51,10 @@ def compare(clips, dtype, tolerance):
         torch.testing.assert_close(end, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("clips", "cudnn"), [*((clips, False) for clips in CLIPS), ((None, None), True)])
+@pytest.mark.parametrize("clips", CLIPS)
 @pytest.mark.parametrize("gates_ahead", [1, 8 * CELL * 10, 2**28])
-def test_a_pair_equals_two_lstms(clips, cudnn, gates_ahead, monkeypatch):
+def test_a_pair_equals_two_lstms(clips, gates_ahead, monkeypatch):
     monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD_ON_GPU", gates_ahead)
-    monkeypatch.setattr(LstmPair, "_can_use_cudnn", lambda self, x: cudnn)
     compare(clips, torch.float64, 1e-10)
 
 
@@ -100,14 +99,6 @@ def test_parts_hold_every_step_once_and_no_more_tokens_than_allowed(tokens):
     assert list(in_parts([], tokens)) == []
 
 
-def test_weights_for_cudnn_do_not_change_the_global_random_state():
-    torch.manual_seed(0)
-    expected = torch.rand(3)
-    torch.manual_seed(0)
-    lstm_on_gpu.unclipped_torch_lstm(made_lstms(None, None)[0])
-    assert torch.equal(torch.rand(3), expected)
-
-
 def test_changed_weights_are_noticed():
     lstms = made_lstms(None, None)
     pair = LstmPair(*lstms)
@@ -150,15 +141,13 @@ def test_the_bilm_has_the_same_layers_either_way(clip, monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("cudnn", [True, False])
 @pytest.mark.parametrize("gates_ahead", [2**15, 2**28])
 @pytest.mark.parametrize(
     ("clip", "size", "gain"),  # more gain at a large size without clips would amplify rounding errors
     [(0.2, 24, 2.0), (None, 24, 2.0), (3.0, 1536, 1.2), (None, 1536, 1.2), (0.2, 1500, 2.0)],
 )
-def test_gpu_and_cpu_agree(clip, size, gain, gates_ahead, cudnn, monkeypatch):
+def test_gpu_and_cpu_agree(clip, size, gain, gates_ahead, monkeypatch):
     monkeypatch.setattr(lstm_on_gpu, "GATES_AHEAD_ON_GPU", gates_ahead)
-    monkeypatch.setattr(lstm_on_gpu, "CUDNN_WHERE_UNCLIPPED", cudnn)
     bilm = bilm_of(clip, size, gain)
     batches = [SENTENCES, SENTENCES[3:], [[]], [["one"]], SENTENCES[::-1]]
     states = CarriedState(), CarriedState()

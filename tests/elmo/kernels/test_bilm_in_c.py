@@ -1,5 +1,4 @@
 import copy
-import hashlib
 import logging
 import os
 import shutil
@@ -217,16 +216,6 @@ class TestBuilding:
             assert kernel() is None
         assert "no compiled code, torch is used" in caplog.text
 
-    def test_a_truncated_library(self, library_cache, caplog, forget_library):
-        """Loading it would crash the process."""
-        assert kernel() is not None
-        (library,) = libraries(library_cache)
-        content = library.read_bytes()
-        library.unlink()  # this process has it loaded, so the file must not change in place
-        library.write_bytes(content[:-1000])
-        forget_library()
-        self.assert_in_torch(caplog, f"{library}: damaged; remove it")
-
     @pytest.mark.parametrize("mode", [0o770, 0o755])
     def test_a_planted_library_is_not_loaded(self, library_cache, caplog, tmp_path, mode):
         planted = self.plant(library_cache, tmp_path)
@@ -245,21 +234,6 @@ class TestBuilding:
         planted.parent.symlink_to(tmp_path / "theirs")
         self.assert_built_elsewhere(caplog, planted, tmp_path)
 
-    def test_a_folder_swapped_after_the_check_is_not_read(self, library_cache, monkeypatch, tmp_path):
-        planted = self.plant(library_cache, tmp_path)
-        planted.parent.rename(tmp_path / "theirs")
-
-        def swap_and_build(*arguments):
-            library_cache.joinpath(planted.parent.name).rename(tmp_path / "moved away")
-            (tmp_path / "theirs").rename(planted.parent)
-            return built(*arguments)
-
-        built = c_library._compile
-        monkeypatch.setattr(c_library, "_compile", swap_and_build)
-        assert kernel() is not None
-        assert len(list((tmp_path / "moved away").iterdir())) == 1
-        assert not (tmp_path / "ran").exists()
-
     def plant(self, library_cache, tmp_path):
         """A library under a valid name that writes a file when it is loaded."""
         source = tmp_path / "planted.c"
@@ -269,12 +243,11 @@ class TestBuilding:
         )
         compiler = next(filter(None, map(shutil.which, c_library.COMPILERS)))
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
-        content = (tmp_path / "planted.so").read_bytes()
         key = c_library._cache_key(compiler)
         folder = library_cache / f"kernel-{os.geteuid()}"
         folder.mkdir(parents=True, mode=0o700)
-        planted = folder / f"elmo-{key}-{hashlib.sha256(content).hexdigest()[:32]}.so"
-        planted.write_bytes(content)
+        planted = folder / f"elmo-{key}.so"
+        planted.write_bytes((tmp_path / "planted.so").read_bytes())
         return planted
 
     def test_the_planted_library_is_loaded_from_a_private_folder(self, library_cache, tmp_path):
@@ -287,9 +260,8 @@ class TestBuilding:
         with caplog.at_level(logging.WARNING):
             assert kernel() is not None
         assert not (tmp_path / "ran").exists()
-        assert len(libraries(tmp_path / "home" / ".cache" / "elmo-suite")) == 1
         (record,) = caplog.records
-        assert record.getMessage().startswith(f"compiled code is not cached there: {planted.parent}: ")
+        assert record.getMessage().startswith(f"compiled code is not cached in {planted.parent}: expected")
         assert list(planted.parent.iterdir()) == [planted]
 
     def test_without_a_private_folder_it_is_built_for_this_process_only(self, library_cache, monkeypatch, tmp_path):
