@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
@@ -66,22 +66,6 @@ def upload(numbers: npt.NDArray[np.integer[Any]] | Tensor, device: torch.device)
     """Copies numbers to a device; the host does not wait for a GPU."""
     tensor = numbers if isinstance(numbers, Tensor) else torch.from_numpy(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
-
-def begin_download(tensor: Tensor) -> Callable[[], Tensor]:
-    """Starts to copy a tensor to the host; the returned function waits for this copy only."""
-    if tensor.device.type != "cuda":
-        return tensor.cpu
-    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    there.copy_(tensor, non_blocking=True)
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-
-    def wait() -> Tensor:
-        copied.synchronize()
-        return there
-
-    return wait
 
 
 @contextmanager

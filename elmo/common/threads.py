@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
@@ -36,7 +36,7 @@ def torch_threads(count: int) -> Iterator[None]:
 def side_by_side(jobs: Iterable[Callable[[], Result]]) -> list[Result]:
     """The results of all jobs, `at_once()` of which run at a time; the first exception among them is raised."""
     jobs, workers = list(jobs), at_once()
-    pool = _pool(os.getpid(), workers, "elmo") if len(jobs) > 1 and workers > 1 else None
+    pool = _pool(os.getpid(), workers) if len(jobs) > 1 and workers > 1 else None
     if pool is None:
         return [job() for job in jobs]
     # Each gets a share of torch's threads: with more threads than cores they would wait for each other.
@@ -56,12 +56,7 @@ def at_once() -> int:
     return min(available_cores(), max(LEAST_AT_ONCE, torch.get_num_threads()))
 
 
-def in_background(job: Callable[[], Result]) -> Future[Result]:
-    """Runs a job in a background thread, one job after the other."""
-    return _pool(os.getpid(), 1, "elmo-reader").submit(job)
-
-
 @cache
-def _pool(process: int, size: int, name: str) -> ThreadPoolExecutor:
+def _pool(process: int, size: int) -> ThreadPoolExecutor:
     """One pool for each process: a forked process inherits its parent's pool without the threads."""
-    return ThreadPoolExecutor(size, thread_name_prefix=f"{name}-{process}")
+    return ThreadPoolExecutor(size, thread_name_prefix=f"elmo-{process}")

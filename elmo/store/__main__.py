@@ -1,4 +1,4 @@
-"""Command line of the layer store: list, verify and prune it (python -m elmo.store)."""
+"""Command line of the layer store: list and prune it (python -m elmo.store)."""
 
 from __future__ import annotations
 
@@ -8,74 +8,54 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import expanded
-from elmo.store.shelf import ROWS, Shelf, StoreUnusable, default_store, disk_bytes, shelves
+from elmo.store.shelf import ENTRIES, RECORD, ROWS, default_store, disk_bytes, shelves
 
 DESCRIPTION = """\
-Inspect, verify and prune the store of frozen layers.
+List and prune the store of frozen layers.
 
   info          list the contents: one line for each kind (weights, width, precision), the last used first
-  verify        check the checksum of every entry, too; the exit status is 1 if one is damaged
   prune NAME    remove the kinds with these names
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0, or 1 after an error message or damage."""
-    return exit_status("elmo.store", lambda: _run(_parser().parse_args(arguments)))
+    """The exit status of the command: 0, or 1 after an error message."""
+    parser = command_parser("elmo.store", DESCRIPTION)
+    parser.add_argument("command", choices=("info", "prune"))
+    parser.add_argument("names", metavar="NAME", nargs="*", help="a kind to prune; info lists their names")
+    parser.add_argument(
+        "--store", metavar="DIR", type=Path, default=default_store(), help=f"the store (default: {default_store()})"
+    )
+    options = parser.parse_args(arguments)
+    return exit_status("elmo.store", lambda: _run(options))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> None:
     store = expanded(options.store, "--store")
     if not store.is_dir():
         raise InputError(f"{store}: no store there yet; runs make it, or name one with --store or ELMO_STORE")
     folders = sorted(shelves(store), key=lambda folder: (folder / ROWS).stat().st_mtime, reverse=True)
     if options.command == "prune":
-        return _prune({folder.name: folder for folder in folders}, options.names)
+        _prune({folder.name: folder for folder in folders}, options.names)
+        return
     print(f"{store}: {sum(map(disk_bytes, folders)) / 1e9:.3f} GB, {len(folders)} kinds of layers")
-    damaged = 0
     for folder in folders:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime((folder / ROWS).stat().st_mtime))
-        line = f"  {folder.name}  {disk_bytes(folder) / 1e9:.3f} GB, last used {used}"
-        try:
-            with closing(Shelf(folder)) as shelf:
-                sentences, tokens = shelf.count()
-                line += f", {sentences:,} sentences, {tokens:,} tokens"
-                if options.command == "verify":
-                    damaged += (number := shelf.count_damaged())
-                    line += f", {number:,} damaged"
-        except StoreUnusable as error:  # the others can still be read
-            line += f", not read: {error}"
-        print(line)
-    if damaged:
-        print("runs embed damaged entries again; prune removes a whole kind")
-    return int(damaged > 0)
+        sentences = (folder / ENTRIES).stat().st_size // RECORD.size if (folder / ENTRIES).exists() else 0
+        print(f"  {folder.name}  {disk_bytes(folder) / 1e9:.3f} GB, last used {used}, {sentences:,} sentences")
 
 
-def _prune(folders: dict[str, Path], names: Sequence[str]) -> int:
+def _prune(folders: dict[str, Path], names: Sequence[str]) -> None:
     if not names or not folders.keys() >= set(names):
         raise InputError(f"prune: expected names that info lists, found {', '.join(names) or 'none'}")
     for name in names:
         print(f"  {name}  {disk_bytes(folders[name]) / 1e9:.3f} GB freed")
         # Renamed first, so that no process opens half of it. Processes that have it open keep their files.
-        removed = folders[name].with_name(f"removed-{os.getpid()}-{name}")
-        with suppress(FileNotFoundError):  # another process was faster
-            shutil.rmtree(folders[name].rename(removed))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("elmo.store", DESCRIPTION)
-    parser.add_argument("command", choices=("info", "verify", "prune"))
-    parser.add_argument("names", metavar="NAME", nargs="*", help="a kind to prune; info lists their names")
-    parser.add_argument(
-        "--store", metavar="DIR", type=Path, default=default_store(), help=f"the store (default: {default_store()})"
-    )
-    return parser
+        shutil.rmtree(folders[name].rename(folders[name].with_name(f"removed-{os.getpid()}-{name}")))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, chain
 from typing import Self
 
@@ -18,14 +15,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.fast import compiled
-from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import Sentence
 from elmo.common import checks
-from elmo.common.device import begin_download, frozen_arithmetic, processor, upload
+from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError, excerpt
+from elmo.common.files import size_in_words
 from elmo.common.progress import Reporter
-from elmo.common.threads import in_background
 from elmo.sources.source import FrozenSource, dim_of, fingerprint_of, name_of, require_source
 from elmo.store.shelf import PRECISIONS, Shelf, StoreFull, StoreUnusable
 
@@ -61,14 +56,14 @@ class Located:
         sentences: the sentences.
         counts: how many sentences each row of a padded batch has; None for tokens without padding.
         rows: row numbers in memory, 0 for padding and sentences elsewhere; None if all are elsewhere.
-        reading: rows that are being read from the store, (*rows, width); None if there are none.
+        stored: rows from the store, (*rows, width), on the CPU; None if there are none.
         missing: the distinct sentences that must be embedded.
     """
 
     sentences: list[Key]
     counts: Sequence[int] | None = None
     rows: Tensor | None = None
-    reading: Future[Tensor] | None = None
+    stored: Tensor | None = None
     missing: Sequence[Key] = ()
 
 
@@ -115,7 +110,6 @@ class CachedLayers(nn.Module):
         self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
         self._stored: dict[Key, int] = {}
-        self._filling = shelf is not None  # until the store is full or cannot be written
         self.train()
 
     def train(self, mode: bool = True) -> Self:
@@ -138,26 +132,25 @@ class CachedLayers(nn.Module):
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         reporter = reporter or Reporter(quiet=True)
-        on_disk = False  # whether the store's page cache takes the place of the memory
-        new = [key for key in wanted if key not in self._starts]
+        new = [key for key in self._not_stored(wanted) if key not in self._starts]
+        tokens = sum(map(len, new))
+        size = size_in_words(tokens * self._table.shape[1] * self._table.element_size())
+        where = "no store: kept for this run alone" if self.shelf is None else f"store: {self.shelf.store}"
+        todo = f": {tokens:,} tokens, {size}" * bool(new)
+        reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed{todo}; {where}")
         if self.shelf is not None:
-            new = self._not_stored(new)
             self._spot_check(self.shelf, [key for key in wanted if key in self._stored])
-            on_disk = self._table.device.type == "cpu"
-        reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed" + self._forecast(new))
-        if self.shelf is not None:
-            if new and self._filling:
-                try:
+            try:
+                if new:
                     self._fill(self.shelf, new, reporter)
-                except StoreFull as full:
-                    self._filling = False
-                    reporter.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
-                self._not_stored(new)
+            except StoreFull as full:
+                reporter.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
+            self._not_stored(new)
             while self.shelf.warnings:
                 reporter.warn(self.shelf.warnings.pop(0))
-        self._load(
-            [key for key in wanted if key not in self._starts and not (on_disk and key in self._stored)], reporter
-        )
+        # On a CPU the page cache of the store takes the place of the memory.
+        elsewhere = self._stored if self._table.device.type == "cpu" else {}
+        self._load([key for key in wanted if key not in self._starts and key not in elsewhere], reporter)
         return sum(key not in self._starts and key not in self._stored for key in wanted)
 
     def _not_stored(self, keys: Sequence[Key]) -> list[Key]:
@@ -169,65 +162,41 @@ class CachedLayers(nn.Module):
         return [key for key in unknown if key not in self._stored]
 
     def _spot_check(self, shelf: Shelf, stored: Sequence[Key]) -> None:
-        """Computes three sentences again, once a process, of those that were stored before it began.
+        """Computes three of these sentences again, once a process.
 
         Raises:
             StoreUnusable: the source now computes something else.
         """
-        before = [key for key in stored if self._stored[key] < shelf.known]
-        if shelf.spot_checked or not before:
+        if shelf.spot_checked or not stored:
             return
-        sentences, device = three_of(before), self._table.device
+        sentences = three_of(stored)
         kept = self._take(row_numbers([self._stored[key] for key in sentences], sentences))
-        # On a GPU, and of other sources, the last bits may depend on the batch.
-        exact = isinstance(self.source, Bilm) and device.type == "cpu"
-        tolerance = 0.0 if exact and shelf.computed_as(computed_with(device), sentences) else TOLERANCE
         difference = largest_difference(self._compute(sentences)[0].cpu(), kept, self.widths)
-        if difference > tolerance:
+        if difference > TOLERANCE:
             raise StoreUnusable(
                 f"{shelf.path}: expected the layers that {name_of(self.source)} computes now, found others, with a "
-                f"relative difference of {difference:.1g} (at most {tolerance:g}): its code, weights or libraries "
+                f"relative difference of {difference:.1g} (at most {TOLERANCE:g}): its code, weights or libraries "
                 "changed, and its fingerprint did not. Remove the stored ones with "
                 f"python -m elmo.store --store {shelf.store} prune {shelf.path.name}"
             )
         shelf.spot_checked = True
 
-    def _forecast(self, new: Sequence[Key]) -> str:
-        tokens = sum(map(len, new))
-        size = tokens * self._table.shape[1] * self._table.element_size()
-        shown = f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-        where = "no store: kept for this run alone" if self.shelf is None else f"store: {self.shelf.store}"
-        return f": {tokens:,} tokens, {shown}" * bool(new) + f"; {where}"
-
     def _fill(self, shelf: Shelf, new: Sequence[Key], reporter: Reporter) -> None:
-        """Embeds sentences into the store, as far as they fit.
+        """Embeds sentences into the store.
 
         Each process takes the batches in another order and skips what others have written meanwhile: processes that
-        start together share the work, and none waits for one that was killed. A GPU computes a batch while the one
-        before it is written.
+        start together share the work, and none waits for one that was killed.
 
         Raises:
             StoreFull: it cannot be written, or not all of it.
         """
-        if shelf.refusal is not None:
-            raise StoreFull(shelf.refusal)
-        fitting = first_within(shelf.room(), new)
-        if len(fitting) < len(new):
-            self._filling = False
-            reporter.warn(
-                f"the store has room for {len(fitting):,} of them. Raise limit_gb, or python -m elmo.store prune"
-            )
-        batches = self._batches(fitting)
+        batches = self._batches(new)
         random.Random(os.getpid()).shuffle(batches)
-        code, begun = computed_with(self._table.device), None
-        for batch in chain(reporter.track(batches, len(batches), "embedding"), [[]]):
-            missing = self._not_stored(batch)
-            computed = list(map(begin_download, self._compute(missing))) if missing else None
-            if begun is not None:
-                keys, (rows, peak) = begun
-                self._check(peak())
-                shelf.add(keys, rows().numpy(), code)
-            begun = None if computed is None else (missing, computed)
+        for batch in reporter.track(batches, len(batches), "embedding"):
+            if missing := self._not_stored(batch):
+                rows, peak = self._compute(missing)
+                self._check(peak)
+                shelf.add(missing, rows.cpu().numpy())
 
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Loads sentences into memory, from the store or computed, as far as they fit."""
@@ -291,7 +260,7 @@ class CachedLayers(nn.Module):
         return into
 
     def locate(self, sentences: Sequence[Sentence], counts: Sequence[int] | None = None) -> Located:
-        """Looks up the layers of a padded batch and starts to read those in the store.
+        """Looks up the layers of a padded batch and reads those in the store.
 
         Args:
             sentences: the sentences of the batch.
@@ -306,13 +275,12 @@ class CachedLayers(nn.Module):
         elsewhere = [key for key, start in zip(keys, starts, strict=True) if start == NOWHERE]
         stored = {key: self._stored[key] for key in elsewhere if key in self._stored}
         missing = list(dict.fromkeys(key for key in elsewhere if key and key not in stored))
-        rows, reading = None, None
+        numbers, read = None, None
         if stored:
-            numbers = row_numbers([stored.get(key, NOWHERE) for key in keys], keys, counts)
-            reading = in_background(partial(self._take, numbers))
+            read = self._take(row_numbers([stored.get(key, NOWHERE) for key in keys], keys, counts))
         if len(elsewhere) < len(keys) or not (stored or missing):
-            rows = torch.from_numpy(row_numbers(starts, keys, counts))
-        return Located(keys, counts, rows, reading, missing)
+            numbers = torch.from_numpy(row_numbers(starts, keys, counts))
+        return Located(keys, counts, numbers, read, missing)
 
     def embed(self, located: Iterable[Located]) -> Held | None:
         """Embeds the missing sentences of these texts of a batch, each once and all together; None if none are."""
@@ -342,8 +310,8 @@ class CachedLayers(nn.Module):
         parts = []  # each (*rows, width): from memory, from the store, embedded now
         if located.rows is not None:
             parts.append(self._table[located.rows.to(device, non_blocking=True)])
-        if located.reading is not None:
-            parts.append(located.reading.result().to(device, non_blocking=True))
+        if located.stored is not None:
+            parts.append(located.stored.to(device, non_blocking=True))
         if located.missing:
             if held is None:
                 raise ValueError(f"{len(located.missing)} sentences must be embedded first")
@@ -407,15 +375,6 @@ def three_of(by_length: Sequence[Key]) -> list[Key]:
     """The shortest, the middle and the longest of these sentences, of those that are not long if there are any."""
     short = [key for key in by_length if len(key) <= LONGEST] or by_length[:3]
     return list(dict.fromkeys((short[0], short[len(short) // 2], short[-1])))
-
-
-def computed_with(device: torch.device) -> str:
-    """What decides the last bits of a biLM's layers: the device, the version of torch, the compiled code."""
-    if device.type == "cuda":
-        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
-    kernel = compiled()
-    code = kernel.name if kernel is not None else hashlib.sha256(repr(processor()).encode()).hexdigest()[:12]
-    return f"cpu, torch {torch.__version__}, {code}"
 
 
 def largest_difference(layers: Tensor, expected: Tensor, widths: Sequence[int]) -> float:

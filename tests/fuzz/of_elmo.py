@@ -73,8 +73,7 @@ def _read_shelf(path):
     shelf = open_shelf(store, _bilm().fingerprint(), _bilm().widths, "float32")
     rows = [row for row in shelf.find(SENTENCES) if row is not None]
     shelf.take(np.array(rows, dtype=np.int64), np.empty((len(rows), shelf.width), np.float32))
-    shelf.count(), shelf.count_damaged()
-    shelf.add(SENTENCES, np.ones((3, shelf.width), np.float32), "this")
+    shelf.add(SENTENCES, np.ones((3, shelf.width), np.float32))
 
 
 def _make_store(folder):

@@ -1,6 +1,7 @@
 """Tests of published names in place of paths: biLMs, vectors, and the command."""
 
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -149,6 +150,13 @@ class TestVectors:
         with pytest.raises(InputError, match=r"glove\.6B\.zip: cannot extract glove\.6B\.200d\.txt"):
             obtain("glove/6B.200d")
         assert ".partial" not in " ".join(names_in(cache / "glove"))
+
+    def test_no_room(self, site, cache, monkeypatch):
+        (cache / "glove").mkdir(parents=True)
+        (cache / "glove" / "glove.6B.zip").write_bytes(SIX)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+        with pytest.raises(InputError, match=r"glove\.6B\.50d\.txt needs about 0\.0 MB, 0\.0 MB are free"):
+            obtain("glove/6B.50d")
 
 
 class TestCommand:

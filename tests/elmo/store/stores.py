@@ -20,9 +20,20 @@ def sentences_embedded(bilm, monkeypatch):
 
 
 def close_shelves():
-    """Closes what this process has open: the next opening is like that of another process."""
-    while shelf._OPEN:
-        shelf._OPEN.popitem()[1].close()
+    """The next opening is like that of another process."""
+    shelf.opened.cache_clear()
+
+
+def count(of):
+    """The number of sentences and tokens of a shelf, also of damaged ones."""
+    of._read_new_records()
+    return len(of._entries), sum(tokens for _, tokens, _ in of._entries.values())
+
+
+def count_damaged(of):
+    """The number of entries of a shelf with damaged rows."""
+    of._read_new_records()
+    return sum(not of._is_whole(*entry) for entry in of._entries.values())
 
 
 @contextmanager

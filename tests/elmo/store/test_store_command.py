@@ -1,4 +1,4 @@
-"""Tests of python -m elmo.store: info, verify, prune."""
+"""Tests of python -m elmo.store: info and prune."""
 
 import os
 import re
@@ -33,31 +33,13 @@ class TestCommand:
         done = command("--store", store, "info")
         assert (done.returncode, done.stderr) == (0, "")
         assert "2 kinds of layers" in done.stdout
-        tokens = sum(map(len, DISTINCT))
         kind, used = rf"{bilm.fingerprint()[:32]}-40-float32-v{FORMAT}", r"last used \d{4}-\d\d-\d\d \d\d:\d\d"
-        assert re.search(rf"{kind}  0\.\d+ GB, {used}, {len(DISTINCT)} sentences, {tokens} tokens", done.stdout)
+        assert re.search(rf"{kind}  0\.\d+ GB, {used}, {len(DISTINCT)} sentences", done.stdout)
 
     def test_a_home_that_is_not_there(self, command):
         done = command("--store", "~nobodyhere/x", "info")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "elmo.store: --store=~nobodyhere/x: expected a home folder, but ~nobodyhere has none\n"
-
-    def test_verify_finds_what_was_changed(self, store, bilm, shelf_of, monkeypatch, command):
-        assert command("--store", store, "verify").returncode == 0
-        victim = max(DISTINCT, key=len)
-        (start,) = shelf_of(bilm).find([victim])
-        with (shelf_of(bilm).path / "rows").open("r+b") as file:
-            file.seek(start * 160 + 3)
-            file.write(b"\x55")
-        done = command("verify", "--store", store)
-        assert done.returncode == 1
-        assert re.search(f"float32.* {len(DISTINCT)} sentences, .*, 1 damaged\n", done.stdout)
-        embedded = sentences_embedded(bilm, monkeypatch)
-        cached = CachedLayers(bilm, shelf_of(bilm))
-        cached.prepare(SENTENCES)
-        assert embedded == [victim]
-        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
-        assert command("--store", store, "verify").returncode == 0
 
     @pytest.mark.parametrize("kept", [None, 3000])
     def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch, command):
@@ -71,11 +53,6 @@ class TestCommand:
             os.truncate(shelf.path / "rows", kept)
         info = command("--store", store, "info")
         assert (info.returncode, info.stderr) == (0, "")
-        done = command("--store", store, "verify")
-        if kept is not None:  # else there is no kind to verify
-            assert done.returncode == 1
-            assert f"{len(DISTINCT)} sentences" in done.stdout
-            assert f", {len(DISTINCT - whole)} damaged" in done.stdout
         embedded = sentences_embedded(bilm, monkeypatch)
         cached = CachedLayers(bilm, shelf_of(bilm))
         cached.prepare(SENTENCES)
@@ -94,10 +71,8 @@ class TestCommand:
             done = command("--store", store, "prune", *wrong)
             said = f"elmo.store: prune: expected names that info lists, found {wrong[0] if wrong else 'none'}\n"
             assert (done.returncode, done.stderr) == (1, said)
-        assert re.search(
-            rf"{old.name}  0.000 GB, .*not read: .*: of another version", command("info", "--store", store).stdout
-        )
-        names = [old.name, next(store.glob("*float16-v6")).name]
+        assert f"{old.name}  0.000 GB, " in command("info", "--store", store).stdout
+        names = [old.name, next(store.glob(f"*float16-v{FORMAT}")).name]
         assert command("--store", store, "prune", *names).returncode == 0
         assert sorted(path.name for path in store.iterdir()) == sorted([next(store.glob("*float32*")).name, "website"])
 
