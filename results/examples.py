@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +17,12 @@ from typing import Any, Literal
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
 from results.analysis.names import arm_title, metric_of, metric_title, old_recipe, task_title
-from results.analysis.rows import Group
 from results.records.collect import FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
 from results.records.metric import Metric
 from results.records.printing import printable_lines
 from results.records.record import RecordUnreadable, RunRecord, read_record
-from results.tables.rerun_commands import commands_of
 
 BOTH_RIGHT, BOTH_WRONG = "both right", "both wrong"
 OUTCOMES = {  # (is the first run right, is the second), in the order of display
@@ -52,7 +50,7 @@ _EPILOG = """\
 examples, for two runs R1=results/runs/mini/TASK/FEATURES/seed-1 and R2 with other features:
   python -m results.examples R1 R2                                 how many B fixes and breaks, and 20 of them
   python -m results.examples R1 R2 --show broken --limit 0         all that B breaks
-  python -m results.examples R1 R2 --show both-wrong --format json"""
+  python -m results.examples R1 R2 --show both-wrong"""
 
 
 @dataclass(frozen=True)
@@ -103,12 +101,6 @@ class Comparison:
         counts = Counter(example.outcome for example in self.examples)
         return {outcome: counts[outcome] for outcome in OUTCOMES.values()}
 
-    @cached_property
-    def moved(self) -> tuple[int, int]:
-        """Of the examples that both have wrong: on how many the second run scores higher, and on how many lower."""
-        scores = [example.scores for example in self.examples if example.outcome == BOTH_WRONG]
-        return sum(after > before for before, after in scores), sum(after < before for before, after in scores)
-
 
 @dataclass(frozen=True)
 class OutputPiece:
@@ -127,7 +119,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--show", choices=(*SHOWN, ALL), default=ALL, help=about)
     about = f"at most N examples; 0: no limit; default: {DEFAULT_LIMIT}"
     parser.add_argument("--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=about)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     options = parser.parse_args(argv)
 
     def work() -> None:
@@ -136,8 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         comparison = compare_runs(read_run(options.first), read_run(options.second))
         wanted = [one for one in comparison.examples if options.show == ALL or one.outcome == SHOWN[options.show]]
         chosen = wanted[: options.limit or None]
-        layout = _as_json if options.format == "json" else _as_text
-        print_lines([printable_lines(layout(comparison, chosen, len(wanted) - len(chosen)))])
+        print_lines([printable_lines(_as_text(comparison, chosen, len(wanted) - len(chosen)))])
 
     return exit_status("results.examples", work)
 
@@ -148,16 +138,14 @@ def read_run(folder: Path) -> FoundRecord:
     Raises:
         InputError: There is none.
     """
-    path = folder / RECORD_NAME
     try:
-        record = read_record(path)
+        record = read_record(folder / RECORD_NAME)
+        if record.error is not None:
+            raise RecordUnreadable(f"a run that failed: {record.error.last_line}")
     except (RecordUnreadable, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        expected = f"expected the folder of a run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1, with {RECORD_NAME}"
-        raise InputError(f"{folder}: {expected}, found: {reason}") from error
-    if record.status == "failed":
-        raise InputError(f"{folder}: expected a finished run, found one that failed. Run it again")
-    return FoundRecord(path, record)
+        expected = f"expected the folder of a finished run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1"
+        raise InputError(f"{folder}: {expected}, found: {error}") from error
+    return FoundRecord(folder / RECORD_NAME, record)
 
 
 def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
@@ -202,12 +190,10 @@ def _kept(run: FoundRecord) -> tuple[list[Prediction], list[tuple[bool, float]]]
     except ExamplesUnreadable as error:
         raise InputError(str(error)) from error
     if predictions is None or scores is None:
-        missing = [name for name, kept in ((PREDICTIONS_NAME, predictions), (EXAMPLES_NAME, scores)) if kept is None]
-        (command,) = commands_of([Group(record.identity.features, {}, [record])])
         raise InputError(
-            f"{folder}: expected {' and '.join(missing)} next to the record, found none; runs of earlier versions, and "
-            "published ones whose data do not come with the suite, have no predictions. To make them, run it again in "
-            f"a new folder:\n  {command} runs_dir=NEW"
+            f"{folder}: expected {PREDICTIONS_NAME} and {EXAMPLES_NAME} next to the record; runs of earlier versions, "
+            "and published ones whose data do not come with the suite, have no predictions. To make them, run it again "
+            "with runs_dir=NEW"
         )
     if len(predictions) != len(scores):
         raise InputError(
@@ -216,10 +202,8 @@ def _kept(run: FoundRecord) -> tuple[list[Prediction], list[tuple[bool, float]]]
         )
     metric = metric_of(record, set.intersection(*map(set, scores)))
     if metric is None:
-        raise InputError(
-            f"{folder / EXAMPLES_NAME}: expected the counts that {record.metric} follows from, found "
-            f"{', '.join(scores[0])}. Declare the metric in `metrics` of the task's class"
-        )
+        expected = f"expected the counts that {record.metric} follows from, found {', '.join(scores[0])}"
+        raise InputError(f"{folder / EXAMPLES_NAME}: {expected}. Declare the metric in `metrics` of the task's class")
     return predictions, [_judged(metric, example) for example in scores]
 
 
@@ -235,21 +219,11 @@ def _name(record: RunRecord) -> str:
     return " ".join(filter(None, [arm_title(record.identity.features, record), *settings, old_recipe(record)]))
 
 
-def _as_json(comparison: Comparison, chosen: Sequence[ComparedExample], left_out: int) -> str:
-    """The comparison as a JSON object; `left_out` counts the examples that were asked for and are not shown."""
-    names = {"task": comparison.title, "metric": comparison.metric, "runs": comparison.runs}
-    examples = [{"outcome": one.outcome, **asdict(one)} for one in chosen]
-    content = {**names, "counts": comparison.counts, "left_out": left_out, "examples": examples}
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
 def _as_text(comparison: Comparison, chosen: Sequence[ComparedExample], left_out: int) -> str:
     """The comparison as text: counts, then each example with gold and both outputs."""
     first, second = comparison.runs
     lines = [f"{comparison.title}, {len(comparison.examples):,} test examples", f"  A  {first}", f"  B  {second}", ""]
-    higher, lower = comparison.moved
-    moved = f"B scores higher on {higher:,}, lower on {lower:,}" if higher or lower else ""
-    meaning = ["A wrong, B right", "A right, B wrong", moved, ""]
+    meaning = ["A wrong, B right", "A right, B wrong", "", ""]
     counts = zip(comparison.counts.items(), meaning, strict=True)
     lines += [f"  {name:10}  {count:6,}  {what}".rstrip() for (name, count), what in counts]
     lines += ["", f"Right: {comparison.metric} 100. In A and B: + is wrong, - is missing.", ""]

@@ -51,12 +51,10 @@ def browser(comparison: examples.Comparison, seed: int) -> str:
     total = len(comparison.examples)
     first, second = map(escape, comparison.runs)
     fixed, broken, both_wrong, _ = comparison.counts.values()
-    higher, lower = comparison.moved
     text = (
         f"Of {total:,} test examples, {second} fixes {fixed:,} that {first} has wrong, and breaks {broken:,} that it "
-        f"has right (seed {seed}). Both have {both_wrong:,} wrong"
+        f"has right (seed {seed}). Both have {both_wrong:,} wrong."
     )
-    text += f"; of these, {second} scores higher on {higher:,} and lower on {lower:,}." if higher or lower else "."
     text += (
         f" An example is right if its {escape(comparison.metric)} is 100. <mark>Wrong</mark>: not in gold. "
         "<del>Missing</del>: only in gold. python -m results.examples prints all of them."

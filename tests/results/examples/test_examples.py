@@ -1,6 +1,6 @@
 """python -m results.examples: counts, order, marks, choices and errors."""
 
-import json
+import re
 
 import pytest
 
@@ -32,10 +32,7 @@ def test_text_has_the_counts_and_both_runs_next_to_gold(pair, capsys):
     assert "mini NER, 6 test examples" in head
     counts = [line.split() for line in examples[0].splitlines()]
     assert [line[:2] for line in counts[:2]] == [["fixed", "2"], ["broken", "1"]]
-    assert examples[0].splitlines()[2:] == [
-        "  both wrong       2  B scores higher on 1, lower on 0",
-        "  both right       1",
-    ]
+    assert examples[0].splitlines()[2:] == ["  both wrong       2", "  both right       1"]
     assert examples[2].splitlines() == [
         "fixed  test.txt:1  F1 50.0 -> 100.0",
         "  text  Ada Lind left Oslo",
@@ -48,17 +45,10 @@ def test_text_has_the_counts_and_both_runs_next_to_gold(pair, capsys):
     assert order == [("fixed", "1"), ("fixed", "5"), ("broken", "2"), ("both", "3"), ("both", "4"), ("both", "0")]
 
 
-def test_some_of_them_as_json(pair, capsys):
-    _, out, _ = asked(capsys, *pair, "--format", "json", "--show", "fixed", "--limit", "1")
-    content = json.loads(out)
-    assert content["counts"] == {"fixed": 2, "broken": 1, "both wrong": 2, "both right": 1}
-    assert (content["runs"], content["left_out"]) == (["GloVe", "+ ELMo"], 1)
-    (one,) = content["examples"]
-    assert (one["id"], one["outcome"], one["right"]) == ("test.txt:1", "fixed", [False, True])
-    assert one["predicted"][0] == {"entities": LABEL}
-    for show, ids in (("broken", ["test.txt:2"]), ("both-wrong", ["test.txt:3", "test.txt:4"])):
-        _, out, _ = asked(capsys, *pair, "--format", "json", "--show", show, "--limit", "0")
-        assert [one["id"] for one in json.loads(out)["examples"]] == ids
+def test_some_of_them(pair, capsys):
+    for show, ids in (("fixed", "1"), ("broken", "2"), ("both-wrong", "34")):
+        _, out, _ = asked(capsys, *pair, "--show", show, "--limit", "2" if show == "both-wrong" else "1")
+        assert re.findall(r"test\.txt:(\d)", out) == list(ids)
 
 
 def test_two_seeds_of_one_arm_have_names_of_their_own(tmp_path, capsys):
@@ -83,15 +73,14 @@ class TestErrors:
 
     def test_no_run(self, pair, tmp_path, capsys):
         err = self.refused(capsys, pair[0], tmp_path / "nowhere")
-        assert f"{tmp_path / 'nowhere'}: expected the folder of a run" in err
-        assert "found: No such file or directory" in err
+        assert f"{tmp_path / 'nowhere'}: expected the folder of a finished run" in err
+        assert "No such file or directory" in err
 
-    def test_runs_without_predictions_name_the_command_that_makes_them(self, pair, tmp_path, capsys):
+    def test_runs_without_predictions_say_how_to_make_them(self, pair, tmp_path, capsys):
         old = entities_run(tmp_path / "old", FIRST, kept=False, features="glove", seed=4, variant={"trainer.lr": 0.5})
         err = self.refused(capsys, old, pair[1])
-        assert f"{old}: expected {PREDICTIONS_NAME} next to the record, found none" in err
-        command = "python -m tasks.run task=ner data=mini features=glove seed=4 trainer.lr=0.5 threads=2 device=cpu"
-        assert f"\n  {command} runs_dir=NEW\n" in err
+        assert f"{old}: expected {PREDICTIONS_NAME} and {EXAMPLES_NAME} next to the record" in err
+        assert "run it again with runs_dir=NEW" in err
 
     def test_other_test_files(self, pair, tmp_path, capsys):
         other = entities_run(tmp_path / "other", FIRST, test="ef" * 32, features="elmo")
