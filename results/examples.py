@@ -143,7 +143,7 @@ def read_run(folder: Path) -> FoundRecord:
         if record.error is not None:
             raise RecordUnreadable(f"a run that failed: {record.error.last_line}")
     except (RecordUnreadable, OSError) as error:
-        expected = f"expected the folder of a finished run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1"
+        expected = "expected the folder of a finished run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1"
         raise InputError(f"{folder}: {expected}, found: {error}") from error
     return FoundRecord(folder / RECORD_NAME, record)
 

@@ -19,7 +19,7 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.names import load_names, recomputed
 from results.analysis.rows import MINI
 from results.audit import audit
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.figures.errors_removed import NAME as MAIN_FIGURE
 from results.figures.marks import Figure
 from results.figures.svg import picture, published_files

@@ -15,7 +15,7 @@ from typing import Literal
 
 from elmo.common.durations import duration
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.experiments.experiment import sweep_name
+from results.experiments import sweep_name
 from results.records.collect import collect
 from results.records.identity import CHECKPOINT_NAME, RECORD_NAME, record_path
 from results.records.printing import printable, write

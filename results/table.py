@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from elmo.common.errors import command_parser, exit_status
 from results.analysis.rows import Table
 from results.audit import audit
-from results.experiments.experiment import values_of
-from results.experiments.experiment_file import load_experiment
-from results.experiments.runs_of_cells import only_cells
+from results.experiments import load_experiment, only_cells, values_of
 from results.records.collect import Finding, FoundRecord, collect
 from results.records.printing import write
 from results.tables.fill import fill, fill_all

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from elmo import SIZES, random_bilm, save_bilm
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.records.collect import collect
 from results.tables.fill import Selection, fill_all
 from tasks.modules.crf import ConstrainedCrf

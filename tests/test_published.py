@@ -21,8 +21,7 @@ from results.analysis.names import load_names, old_recipe, recomputed, task_titl
 from results.analysis.rows import Group, Row
 from results.audit import main as audit
 from results.breakdown import break_down
-from results.experiments.experiment_file import load_experiment
-from results.experiments.runs_of_cells import only_cells
+from results.experiments import load_experiment, only_cells
 from results.publish import main as publish
 from results.publishing.tables_page import main_runs, readme_table
 from results.records.collect import collect

@@ -36,8 +36,7 @@ from results.analysis.names import (
 )
 from results.analysis.paper_scores import PaperScore, relative_error_cut
 from results.analysis.units import unit_numbers
-from results.experiments.cell import ExperimentRow
-from results.experiments.experiment import Experiment
+from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
 from results.records.identity import EXAMPLES_NAME, FOLD, Parts, flattened, looked_up, shown, without_seed

@@ -8,7 +8,7 @@ from results.analysis.interval import Interval, corrected_signs
 from results.analysis.names import metric_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, Row, Table
-from results.experiments.experiment import ArmCost
+from results.experiments import ArmCost
 from results.figures.axes import Scale, fitted, legend, spread, text_width, vertical_ticks, with_minus, with_notes
 from results.figures.errors_removed import AXIS
 from results.figures.marks import WIDTH, Arm, ChartLine, Dot, Figure, Label, Mark

@@ -21,7 +21,7 @@ from results.analysis.panels import (
 )
 from results.analysis.rows import Group, Row, Table, as_stem
 from results.breakdown import FEWEST, Kind
-from results.experiments.experiment import ArmPerplexity
+from results.experiments import ArmPerplexity
 from results.figures import axes
 from results.figures.marks import Area, Arm, Arms, Box, ChartLine, Dot, Figure, Label, Mark, Point, arms_of, titled
 from results.tables.fill import is_measured

@@ -10,8 +10,7 @@ from results.analysis.names import arm_title, default_pair, load_names
 from results.analysis.panels import arms_note, speeds
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import MINI, Group, Row, Table, arm_titles
-from results.experiments.experiment_file import load_experiment
-from results.experiments.runs_of_cells import only_cells
+from results.experiments import load_experiment, only_cells
 from results.figures.arm_gains import arm_gains
 from results.figures.charts import convergence, gains_by_perplexity, layer_map, sample_efficiency
 from results.figures.errors_removed import errors_removed

@@ -1,8 +1,6 @@
 """Decodes JSON and TOML into typed objects: the dataclass is the schema, and an error names the key."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,17 +39,6 @@ def read_toml(kind: type[_Content], path: Path) -> _Content:
     return decode(kind, tomllib.loads(path.read_text(encoding="utf-8")))
 
 
-def refuse_unknown_keys(kind: type, values: object, where: str = "", without: Sequence[str] = ()) -> None:
-    """Raises a ValueError for a key that the dataclass lacks, or that is in `without`: in a file that a person writes.
-
-    `decode` ignores unknown keys.
-    """
-    known = [f.name for f in fields(kind) if f.name not in without]
-    for key in values if isinstance(values, Mapping) else ():
-        if key not in known:
-            raise ValueError(f"{where}{key:.80}: expected one of {', '.join(known)}")
-
-
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
     return TypeAdapter(kind)
@@ -60,8 +47,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
-    if first["type"] == "missing":
-        return f"{where}: missing"
+    if first["type"] in ("missing", "unexpected_keyword_argument"):
+        return f"{where}: {'missing' if first['type'] == 'missing' else 'no such key'}"
     if first["type"] == "value_error":  # raised by a dataclass
         return ": ".join(filter(None, [where, str(first["ctx"]["error"])]))
     expected = first["msg"].replace("Input should be", "expected")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
 from results.analysis.rows import Table
-from results.experiments.experiment_file import load_experiment
-from results.experiments.runs_of_cells import only_cells
+from results.experiments import load_experiment, only_cells
 from results.figures.arm_gains import arm_gains
 from results.figures.charts import gains_by_perplexity
 from results.figures.marks import Figure

@@ -7,8 +7,7 @@ from html import escape
 from results.analysis.panels import Efficiency, efficiencies, efficiency
 from results.analysis.rows import MINI, Row, Table
 from results.breakdown import break_down
-from results.experiments.experiment import Experiment
-from results.experiments.experiment_file import load_experiment
+from results.experiments import Experiment, load_experiment
 from results.figures import charts
 from results.figures.arm_gains import arm_gains
 from results.figures.errors_removed import errors_removed

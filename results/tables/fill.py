@@ -25,9 +25,16 @@ from results.analysis.rows import (
     lenders_of,
 )
 from results.audit import REMEDY, unlike_metrics
-from results.experiments.cell import NAMED, NOT_RECORDED, Cell, ExperimentRow
-from results.experiments.experiment import ArmPerplexity, Experiment, values_of
-from results.experiments.runs_of_cells import runs_of_cells
+from results.experiments import (
+    NAMED,
+    NOT_RECORDED,
+    ArmPerplexity,
+    Cell,
+    Experiment,
+    ExperimentRow,
+    runs_of_cells,
+    values_of,
+)
 from results.records.collect import Collection, Finding, FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
 from results.records.folds import ScoredRun, join_folds

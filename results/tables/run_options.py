@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elmo.common.errors import InputError
 from results.analysis.names import default_pair, load_names
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.progress import DEFAULT_RUNS, hydra_value
 from results.tables.fill import Selection, arm_settings

@@ -11,8 +11,7 @@ from results.analysis.panels import arms_note
 from results.analysis.paper_scores import distance, load_paper
 from results.analysis.rows import LIMITED, OLD, WARNED, Group, Row, Table, arm_titles
 from results.analysis.verdict import verdict
-from results.experiments.experiment import ArmCost, Experiment
-from results.experiments.experiment_file import load_experiment
+from results.experiments import ArmCost, Experiment, load_experiment
 from results.records.printing import printable
 
 EMPTY = "-"

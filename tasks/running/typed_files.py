@@ -23,7 +23,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from elmo.common.files import CONF
-from results.experiments.experiment import SUFFIX
+from results.experiments import SUFFIX
 
 DEEPEST = 10  # levels of nesting; a dataset has four
 

@@ -17,7 +17,7 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError, shortened
 from elmo.common.files import size_in_words
 from elmo.download.folder import DownloadNeeded, without_downloads
-from results.experiments.runs_of_cells import equal_runs
+from results.experiments import equal_runs
 from results.records.paths import is_name
 from tasks.data.datasets import DataSource
 from tasks.features.frozen_layers import FrozenConfig, TransformerConfig

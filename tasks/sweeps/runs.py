@@ -6,21 +6,17 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from itertools import product
-from math import ceil, prod
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.errors import InputError
-from results.experiments.cell import Cell, as_typed
-from results.experiments.experiment import refuse_absurd, sweep_name
-from results.experiments.experiment_file import load_experiment
+from results.experiments import Cell, as_typed, load_experiment, sweep_name
 from results.records.progress import Manifest
 from results.records.record import timestamp
 from tasks.running.config import Run, run_config
@@ -74,18 +70,8 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
 
 
 def typed_values(overrides: Iterable[Override]) -> dict[str, list[str]]:
-    """Key -> the values that were typed for it.
-
-    Raises:
-        InputError: they make more runs than anyone can want.
-    """
-    values, counts = dict[str, list[str]](), list[int]()
-    for sweep in (override.value() for override in overrides if override.is_sweep_override()):
-        if isinstance(sweep, RangeSweep):
-            counts.append(ceil(Fraction((sweep.stop or 0) - (sweep.start or 0)) / Fraction(sweep.step or 1)))
-        elif isinstance(sweep, ChoiceSweep):
-            counts.append(len(sweep.list))
-    refuse_absurd([prod(counts)])
+    """Key -> the values that were typed for it."""
+    values = dict[str, list[str]]()
     for override in overrides:
         key = override.get_key_element()
         if override.is_delete() and override.value() is None:

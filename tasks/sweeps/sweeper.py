@@ -30,7 +30,7 @@ from elmo.common.durations import duration
 from elmo.common.errors import InputError, shortened
 from elmo.common.files import expanded, print_lines
 from elmo.common.progress import Reporter
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, read_record
 from tasks.running.config import NOT_IN_FINGERPRINT, Run

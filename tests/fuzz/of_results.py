@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from elmo.common.files import write_json
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.records.example_scores import (
     ExamplesUnreadable,
     read_examples,

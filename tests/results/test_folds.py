@@ -233,8 +233,8 @@ class TestExperiment:
     @pytest.mark.parametrize(
         ("old", "new", "expected"),
         [
-            ('"data=books"]\nfolds = 3', '"data=books", "fold=1"]', r"found 'fold=1'; .* `folds` of a row how many"),
-            ("folds = 3", "folds = 1", r"rows\[0\].folds: expected at least 2"),
+            ('"data=books"]\nfolds = 3', '"data=books", "fold=1"]', r"`folds` of a row, found 'fold=1'"),
+            ("folds = 3", "folds = 1", r"rows\[0\].folds: expected greater than or equal to 2"),
         ],
     )
     def test_mistakes_in_its_file(self, own, tmp_path, capsys, old, new, expected):

@@ -18,7 +18,7 @@ from results.analysis.names import (
     settings_title,
     task_title,
 )
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.figures.marks import PALETTE
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from results.analysis.student import quantile
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.records.collect import collect
 from results.tables.fill import Selection, fill, fill_all
 from tests.results.making import make_record, save

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from results.analysis.rows import Group
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.figures.arm_gains import arm_gains
 from results.figures.marks import ChartLine, Dot, Label
 from results.figures.svg import published_files, standalone_svg, with_title

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from elmo.common.errors import InputError
-from results.experiments.experiment import ArmPerplexity
-from results.experiments.experiment_file import experiment_names, load_experiment
+from results.experiments import ArmPerplexity, experiment_names, load_experiment
 from results.figures.axes import AXES_BOTTOM, AXES_LEFT, AXES_TOP, RIGHT, text_width
 from results.figures.charts import SIZE, gains_by_perplexity
 from results.figures.marks import Area, Dot, Label

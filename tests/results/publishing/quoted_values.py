@@ -12,7 +12,7 @@ from results.analysis.paper_scores import load_paper, relative_error_cut
 from results.analysis.rows import Group, Row
 from results.analysis.verdict import verdict
 from results.breakdown import kinds_of
-from results.experiments.experiment_file import experiment_names, load_experiment
+from results.experiments import experiment_names, load_experiment
 from results.records.collect import collect
 from results.tables.fill import Selection, fill_all
 

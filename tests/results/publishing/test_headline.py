@@ -4,8 +4,8 @@ import re
 import shutil
 from dataclasses import replace
 
-from results.experiments import experiment_file
-from results.experiments.experiment_file import load_experiment
+from results import experiments
+from results.experiments import load_experiment
 from results.publish import main
 from results.records.record import Mix
 from results.tables.page_texts import HEADLINE
@@ -183,8 +183,8 @@ def test_a_control_with_other_settings_than_the_headline_is_not_next_to_it(root)
 def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monkeypatch):
     """Of the baseline, so that only the other arm's runs have it in their name."""
     paper = tmp_path / "paper"
-    shutil.copytree(experiment_file.PAPER, paper)
-    monkeypatch.setattr(experiment_file, "PAPER", paper)
+    shutil.copytree(experiments.PAPER, paper)
+    monkeypatch.setattr(experiments, "PAPER", paper)
     file, row = paper / f"{HEADLINE}.toml", '["task=sst5", "data=paper"]'
     assert file.read_text().count(row) == 1
     file.write_text(file.read_text().replace(row, row.replace("]", ', "features.dropout=0.25"]')))

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.publish import main
 from results.publishing.tables_page import shown_chapter
 from results.records.collect import Collection

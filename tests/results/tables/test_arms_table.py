@@ -6,8 +6,7 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from results.experiments.experiment import values_of
-from results.experiments.experiment_file import experiment_names, load_experiment
+from results.experiments import experiment_names, load_experiment, values_of
 from tests.results.making import make_record, run_table, save
 
 OWN = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from tasks.probes.pos import PosProbe
 from tasks.probes.wsd import WsdProbe
 from tasks.running.config import typed_config

@@ -6,7 +6,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from results.analysis.paper_scores import load_paper
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from tasks.data.datasets import DataSource, HubConfig, _drawn
 from tasks.running.config import typed_config
 from tasks.snli import LABELS, EsimSettings, PairReader, Snli

@@ -10,9 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
 from elmo.common.errors import InputError
-from results.experiments.cell import NOT_RECORDED
-from results.experiments.experiment import values_of
-from results.experiments.experiment_file import experiment_names, load_experiment
+from results.experiments import NOT_RECORDED, experiment_names, load_experiment, values_of
 from results.records.identity import Identity
 from results.records.progress import read_manifests
 from results.records.record import read_record
@@ -313,7 +311,7 @@ class TestOwn:
         own.write_text(OWN.replace("seeds", "seed"))
         code, _, err = command("-m", f"experiment={own}", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "mine.toml: seed: expected one of title, seeds" in err
+        assert "mine.toml: seeds: missing" in err
         code, _, err = command("-m", "experiment=nowhere.toml", f"runs_dir={tmp_path}")
         assert code == 1
         assert "experiment=nowhere.toml: expected controls, fewer_labels, figure1" in err
@@ -325,13 +323,6 @@ class TestOwn:
             assert f"tasks.run: experiment={name} runs_dir=" in err
             assert "expected -m, because an experiment has many runs. Use python -m tasks.run -m and the" in err
         assert not (tmp_path / "runs").exists()
-
-    @pytest.mark.parametrize("sweep", ["experiment=mini", "task=ner"])
-    def test_an_absurd_number_of_runs(self, command, tmp_path, sweep):
-        for typed in ("+task.a=range(1000000000000000000000)", "+task.a=range(0,1,0.000001)"):
-            code, _, err = command("-m", sweep, typed, f"runs_dir={tmp_path}")
-            assert code == 1
-            assert "tasks.run: expected at most 100,000 runs, found 1,000,0" in err
 
     def test_no_module_that_it_names_is_imported(self, own, command, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(tmp_path)

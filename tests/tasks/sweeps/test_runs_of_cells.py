@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from tasks.running.config import typed_config
 
 ELMO, WORDS, MODEL = "features=elmo", "features=glove", "features=transformer"

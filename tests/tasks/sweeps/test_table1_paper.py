@@ -12,7 +12,7 @@ from elmo.bilm.model import random_bilm
 from elmo.bilm.options import BilmOptions
 from elmo.bilm.weight_files import save_bilm
 from elmo.download.published import BILMS, VECTORS, files_of
-from results.experiments.experiment_file import load_experiment
+from results.experiments import load_experiment
 from results.records.record import read_record
 from tasks.running.config import typed_config
 

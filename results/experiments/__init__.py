@@ -1,1 +1,0 @@
-"""Experiments: tables of runs in files, and their rows, arms and cells."""
