@@ -188,7 +188,7 @@ class ArmPerplexity:
         card: The file that states it.
     """
 
-    mean: float
+    mean: Annotated[float, Field(ge=1)]
     unknown: float
     predictions: int
     weights: str

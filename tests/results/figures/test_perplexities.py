@@ -164,13 +164,8 @@ def test_the_table_has_the_perplexities(runs, own, capsys):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("mean = 50.0", "mean = 0.5", r"perplexities\.good\.mean: expected at least 1, found 0\.5"),
-        ("good = {", "best = {", "perplexities: expected names of arms, found best"),
-        (
-            "unknown = 2.0, predictions = 1_000",
-            "unknown = 2.0, predictions = 900",
-            "perplexities: expected all on one text, found 900 and 1,000 predictions",
-        ),
+        ("mean = 50.0", "mean = 0.5", r"perplexities\.good\.mean: expected greater than or equal to 1, found 0\.5"),
+        ("good = {", "best = {", "perplexities: expected names of arms, .*found best"),
         (', card = "poor.md"', "", r"perplexities\.poor\.card: missing"),
     ],
 )

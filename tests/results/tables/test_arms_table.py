@@ -104,9 +104,9 @@ def test_a_row_may_have_some_of_the_arms(own):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ('arms = ["a", "b"]', 'arms = ["a", "d"]', r"rows\[1\]\.arms: expected names of arms, found d"),
-        ("b = {parameters", "d = {parameters", r"costs: expected names of arms, found d"),
-        ("[costs]", "[titles]\nd = 'D'\n[costs]", r"titles: expected names of arms, found d"),
+        ('arms = ["a", "b"]', 'arms = ["a", "d"]', r"rows\[1\]\.arms: expected names of arms, .*found d"),
+        ("b = {parameters", "d = {parameters", r"costs: expected names of arms, .*found d"),
+        ("[costs]", "[titles]\nd = 'D'\n[costs]", r"titles: expected names of arms, .*found d"),
         (
             "source =",
             'same_baseline = ["b"]\nsource =',
