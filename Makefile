@@ -14,10 +14,10 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # Containers often set this variable; every process would then compile torch again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-without-kernels test-cluster check lint lines bench clean
+.PHONY: help setup demo test test-processes test-without-kernels test-cluster check lint lines bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv and install the suite (once; again when its requirements change)
 
@@ -42,6 +42,9 @@ demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini
 test: $(STAMP)  ## run the whole default test suite
 	$(BIN)/python -m pytest -n 2
 
+test-processes: $(STAMP)  ## more commands and failures, each in processes of its own
+	$(BIN)/python -m pytest -n 2 -m 'processes and not slow'
+
 test-without-kernels: $(STAMP)  ## the fast tests of what uses kernels, in a copy of the tree that has none
 	$(BIN)/python -m tests.without_kernels
 
@@ -55,7 +58,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 check: lint  ## lint, formatting, types and the fast tests
-	$(BIN)/python -m pytest -n 2 -m 'not integration and not slow and not gpu and not cluster'
+	$(BIN)/python -m pytest -n 2 -m 'not integration and not processes and not slow and not gpu and not cluster'
 
 lines:  ## count the lines of code by folder, without docstrings, comments and blank lines
 	@$(PYTHON) -m tests.line_counts

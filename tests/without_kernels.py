@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = "elmo/kernels"
-FAST = "not integration and not slow and not gpu and not cluster"
+FAST = "not integration and not processes and not slow and not gpu and not cluster"
 TESTS = (
     "tests/elmo/kernels",  # skipped, each with its reason
     *(f"tests/elmo/bilm/test_{name}.py" for name in ("fast", "encoder", "lstm", "lstm_on_gpu", "model")),
