@@ -2,7 +2,11 @@
 
 import os
 import subprocess
+from contextlib import ExitStack
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -16,6 +20,32 @@ def store_of_the_tests(tmp_path_factory):
     """A store and a cache for this session, also for the commands that tests start: never the user's own."""
     os.environ["ELMO_STORE"] = str(tmp_path_factory.mktemp("layers"))
     os.environ["ELMO_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def shipped_configs_are_merged_once():
+    from tests.composing import shipped_files_are_merged_once
+
+    with shipped_files_are_merged_once():
+        yield
+
+
+@pytest.fixture(scope="session")
+def published_files_are_read_once():
+    """Tests make many tables from the published records and their scores, which do not change meanwhile."""
+    published = f"{REPOSITORY / 'results' / 'published'}{os.sep}"
+
+    def once(read):
+        kept = cache(read)
+        return lambda path, *more: (kept if str(path).startswith(published) else read)(path, *more)
+
+    readers = {"read_record": ["results.records.collect"], "read_examples": ["results.tables.fill", "results.audit"]}
+    with ExitStack() as stack:
+        for name, modules in readers.items():
+            reader = once(getattr(import_module(modules[0]), name))
+            for module in modules:
+                stack.enter_context(patch(f"{module}.{name}", reader))
+        yield
 
 
 @pytest.fixture(scope="session")

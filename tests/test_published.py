@@ -29,14 +29,18 @@ from results.records.example_scores import read_examples, read_predictions
 from results.records.group_files import FOLDER, groups_above
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
+from results.records.settings import settings_of
 from results.table import main as table
 from results.tables.fill import Selection, fill_all
 from results.tables.page_texts import HEADLINE
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps.runs import experiment_cells
+from tests.results.making import make_record, with_config
 from tests.tasks.making import run_of
 from tests.tasks.mini.chance import chance
+
+pytestmark = pytest.mark.usefixtures("published_files_are_read_once", "shipped_configs_are_merged_once")
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "results" / "published"
@@ -328,6 +332,21 @@ def test_more_epochs_raise_the_frozen_arm_on_dev_but_not_on_test():
     for task, short in (("NER, CoNLL-2003", "20 epochs"), ("SST-5", "6 epochs")):
         assert means[f"{task}, whole recipe", "dev"] > means[f"{task}, {short}", "dev"]
         assert means[f"{task}, whole recipe", "test"] <= means[f"{task}, {short}", "test"]
+
+
+MINI = {task: "mini" for task in ("ner", "sst5", "snli", "squad", "srl", "coref")}
+
+
+@pytest.mark.parametrize("features", ["glove", "elmo"])
+@pytest.mark.parametrize(("task", "data"), [*MINI.items(), ("pos_probe", "ewt"), ("wsd_probe", "paper")])
+def test_published_records_have_every_setting_of_today(task, data, features):
+    """A setting that was added without its default in introduced.toml would split old seeds from new ones."""
+    now = run_of(f"task={task}", f"features={features}", f"data={data}", "seed=1").resolved
+    today = {key for key in settings_of(with_config(make_record(), **now)) if not key.startswith("data.reader")}
+    found = collect(sorted(PUBLISHED.glob(f"*/{task}/{features}"))).found
+    assert found
+    for item in found:
+        assert today <= settings_of(item.record).keys(), item.path
 
 
 @pytest.mark.parametrize("arm", ["glove", "elmo"])

@@ -1,6 +1,11 @@
-"""An experiment of a test module's own."""
+"""An experiment of a test module's own, and published files that are read once."""
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick(published_files_are_read_once):
+    pass
 
 
 @pytest.fixture

@@ -24,6 +24,11 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _quick(shipped_configs_are_merged_once):
+    pass
+
+
+@pytest.fixture(scope="session", autouse=True)
 def plain_runs_are_composed_once():
     """A run is compared with the plain run of its names, which many tests share: as long as no YAML changes."""
     trees = cache(lambda own_files, *overrides: compose_config(overrides))

@@ -1,27 +1,9 @@
 """Settings as they are compared: keys that were added later count as their first default."""
 
-import pytest
-
 from results.records.collect import PUBLISHED, collect
 from results.records.identity import flattened
 from results.records.settings import first_defaults, settings_of
-from tasks.running.config import run_config
-from tasks.running.schema import compose_config
 from tests.results.making import make_record, with_config
-
-TASKS = {"ner": "mini", "sst5": "mini", "snli": "mini", "squad": "mini", "srl": "mini", "coref": "mini"}
-
-
-@pytest.mark.parametrize("features", ["glove", "elmo"])
-@pytest.mark.parametrize(("task", "data"), [*TASKS.items(), ("pos_probe", "ewt"), ("wsd_probe", "paper")])
-def test_published_records_have_every_setting_of_today(task, data, features):
-    """A setting that was added without its default in introduced.toml would split old seeds from new ones."""
-    now = run_config(compose_config([f"task={task}", f"features={features}", f"data={data}", "seed=1"])).resolved
-    today = {key for key in settings_of(with_config(make_record(), **now)) if not key.startswith("data.reader")}
-    found = collect(sorted(PUBLISHED.glob(f"*/{task}/{features}"))).found
-    assert found
-    for item in found:
-        assert today <= settings_of(item.record).keys(), item.path
 
 
 def test_first_defaults_are_values_of_published_records():
