@@ -1,4 +1,4 @@
-"""Composes configs in a fifth of the time: the shipped YAML files that a test chooses are read and merged once a process.
+"""Composes configs in a fifth of the time: the shipped YAML files that a test chooses are merged once a process.
 
 Hydra reads and merges the same twenty files for each config; settings, and files of users, are still Hydra's work.
 """
