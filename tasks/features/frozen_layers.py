@@ -33,7 +33,7 @@ from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, StoreUnusable, open_shelf
 from elmo.tokeniser import sentences_of_tokens
 from tasks.batch import PLACES, Sentence
-from tasks.features.parts import FeaturePart, LocatedText
+from tasks.features.words import FeaturePart, LocatedText
 
 # What readers of scores must know about a model, by the last part of its name or path.
 WARNINGS = {
@@ -131,11 +131,8 @@ class FrozenConfig(ABC):
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
-        wrong = [place for place in self.places if place not in PLACES]
-        if wrong or not self.places:
-            raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, found {wrong or 'none'}")
-        if len(set(self.places)) < len(self.places):
-            raise InputError(f"{key}.places: expected each place once, found {self.places}")
+        if not self.places or sorted(self.places) != sorted(set(self.places) & set(PLACES)):
+            raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, each once, found {self.places}")
         if not re.fullmatch("mix|last|0|[1-9][0-9]*", self.layers):
             raise InputError(f"{key}.layers: expected mix, last or the number of a layer, found {self.layers!r}")
         checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
@@ -153,21 +150,21 @@ class FrozenConfig(ABC):
                 f"{key}.tuning: expected {key}.tune=true with these settings, found tune=false. Set it too"
             )
 
-    @abstractmethod
     def open(self) -> FrozenSource:
-        """The source of the layers."""
+        """The source of the layers, as it reads each word in `context`."""
+        return controls.in_context(self._open(), self.context)
 
     def fingerprint(self) -> str:
-        """The hash of the source's content; it names the folder of the layers in the store."""
-        return fingerprint_of(self.open())
+        """The hash of the source's content and of `context`; it names the folder of the layers in the store."""
+        return controls.context_fingerprint(self._content(), self.context)
 
-    def open_in_context(self) -> FrozenSource:
-        """The source as it reads each word in `context`."""
-        return controls.in_context(self.open(), self.context)
+    @abstractmethod
+    def _open(self) -> FrozenSource:
+        """The source, reading whole sentences."""
 
-    def fingerprint_in_context(self) -> str:
-        """The hash of the source's content and of `context`."""
-        return controls.context_fingerprint(self.fingerprint(), self.context)
+    def _content(self) -> str:
+        """The hash of its content."""
+        return fingerprint_of(self._open())
 
     @abstractmethod
     def files(self) -> list[Path]:
@@ -201,20 +198,16 @@ class ElmoConfig(FrozenConfig):
         if self.control is not None:
             checks.one_of(tuple(controls.CONTROLS), f"{key}.control", self.control)
             checks.at_least(0, f"{key}.draw", self.draw)
-            if self.untrained:
-                raise InputError(f"{key}: control={self.control} and untrained=true exclude each other; keep one")
-        elif self.draw != 0:
+        if self.untrained if self.control else self.draw != 0:
             raise InputError(
-                f"{key}.draw: expected a control that is drawn, features=elmo_matched or elmo_shuffled, found "
-                f"draw={self.draw} without one. Leave draw out"
+                f"{key}: expected a draw with a control alone, as in features=elmo_matched, and no control of "
+                f"untrained weights, found control={self.control}, draw={self.draw} and untrained={self.untrained}"
             )
 
-    def open(self) -> FrozenSource:
-        """The biLM, or the control."""
+    def _open(self) -> FrozenSource:
         return _open_elmo(*self._settings)
 
-    def fingerprint(self) -> str:
-        """The hash of the source's content."""
+    def _content(self) -> str:
         state = () if self._only_drawn else bilm.file_states(self.weights)
         return _remembered_fingerprint(_open_elmo, self._settings, state)
 
@@ -275,12 +268,10 @@ class TransformerConfig(FrozenConfig):
         if self.window <= self.overlap:
             raise InputError(f"{key}.window: expected more than the overlap, {self.overlap}, found {self.window}")
 
-    def open(self) -> FrozenSource:
-        """The transformer."""
+    def _open(self) -> FrozenSource:
         return Transformer(*self._settings)
 
-    def fingerprint(self) -> str:
-        """The hash of the source's content."""
+    def _content(self) -> str:
         return _remembered_fingerprint(Transformer, self._settings, file_states(self._settings[0]))
 
     def files(self) -> list[Path]:
@@ -312,26 +303,17 @@ class SourceConfig(FrozenConfig):
                 f"{key}.source._target_: expected the class of a source as module.Class, found {excerpt(target)}"
             )
 
-    def open(self) -> FrozenSource:
-        """An object of the class.
-
-        Raises:
-            InputError: it cannot be imported, does not accept these arguments, or lacks something of a source.
-        """
+    def _open(self) -> FrozenSource:
         target = str(self.source["_target_"])
-        kind = checks.importable("features.frozen", target)
+        kind = cast(Callable[..., object], checks.importable("features.frozen", target))
         arguments = {name: value for name, value in self.source.items() if name != "_target_"}
-        if not callable(kind):
-            raise InputError(f"features.frozen: expected a class, found {target} = {excerpt(kind)}")
         try:
             inspect.signature(kind).bind(**arguments)
         except TypeError as error:
-            raise InputError(f"features.frozen: {target} does not accept these settings: {error}") from error
-        source = kind(**arguments)
-        try:
-            return require_source(source, target)
-        except InputError as error:
-            raise InputError(f"features.frozen: {error}") from error
+            raise InputError(
+                f"features.frozen: expected a class that accepts these settings, found {target}: {error}"
+            ) from error
+        return require_source(kind(**arguments), f"features.frozen: {target}")
 
     def vector_names(self) -> list[str]:
         """The word vectors that its settings name, by a name rather than a path."""
@@ -386,7 +368,7 @@ class FrozenLayers(Elmo, FeaturePart):
     source: CachedLayers
 
     def __init__(self, name: str, config: FrozenConfig, store: StoreConfig) -> None:
-        source, shelf = config.open_in_context(), None
+        source, shelf = config.open(), None
         if (folder := store.folder()) is not None:
             try:
                 shelf = open_shelf(folder, fingerprint_of(source), source.widths, config.precision, store.limit_gb)

@@ -33,8 +33,15 @@ from tasks.features.frozen_layers import (
     TunedGroup,
     TunedLayers,
 )
-from tasks.features.parts import FeaturePart, LocatedText, WordNumbers
-from tasks.features.words import CharacterCnn, CharactersConfig, WordsConfig, WordVectors
+from tasks.features.words import (
+    CharacterCnn,
+    CharactersConfig,
+    FeaturePart,
+    LocatedText,
+    WordNumbers,
+    WordsConfig,
+    WordVectors,
+)
 from tasks.modules.seeding import initialise
 
 
@@ -92,14 +99,17 @@ class FeaturesConfig:
 def features_fingerprint(config: FeaturesConfig) -> dict[str, Any]:
     """The hashes of the features' content: `vectors`, `weights` of a biLM, if any `transformer` and `frozen` layers."""
     vectors = config.words.open_vectors() if config.words is not None else None
-    hashes = {
+    return _hashes(vectors, {name: frozen.fingerprint() for name, frozen in config.all_frozen().items()})
+
+
+def _hashes(vectors: FileVectors | None, layers: Mapping[str, str]) -> dict[str, Any]:
+    further = {name.removeprefix("frozen."): it for name, it in layers.items() if name.startswith("frozen.")}
+    return {
         "vectors": vectors.fingerprint() if vectors is not None else None,
-        "weights": config.elmo.fingerprint_in_context() if config.elmo is not None else None,
+        "weights": layers.get("elmo"),
+        **({"transformer": layers["transformer"]} if "transformer" in layers else {}),
+        **({"frozen": further} if further else {}),
     }
-    if config.transformer is not None:
-        hashes["transformer"] = config.transformer.fingerprint_in_context()
-    frozen = {name: source.fingerprint_in_context() for name, source in config.frozen.items()}
-    return hashes | ({"frozen": frozen} if frozen else {})
 
 
 def features_recipes(config: FeaturesConfig) -> dict[str, int]:
@@ -152,25 +162,16 @@ class TokenFeatures(nn.Module):
 
     @property
     def _vectors(self) -> FileVectors | None:
-        return self.word_vectors.index.vectors if self.word_vectors is not None else None
+        return self.word_vectors.pretrained if self.word_vectors is not None else None
 
     def check_fingerprint(self, expected: Mapping[str, Any]) -> None:
         """Raises an InputError if what was read is not what was hashed before: see `features_fingerprint`."""
-        if self._vectors is not None and (now := self._vectors.fingerprint()) != expected["vectors"]:
+        now = _hashes(self._vectors, {part.name: fingerprint_of(part.source) for part in self._layers})
+        if changed := [name for name, content in now.items() if content != expected.get(name)]:
             raise InputError(
-                f"features.words.vectors: expected the content {expected['vectors']}, found {now}: it has changed. "
-                "Put the old content back, or start again with the new one"
+                f"features: expected one content in a run, found another of {', '.join(changed)} than was hashed "
+                "before. Weights that are drawn need a fixed seed, and files must not change during a run"
             )
-        hashes = {"elmo": expected["weights"], "transformer": expected.get("transformer")}
-        hashes |= {f"frozen.{name}": found for name, found in expected.get("frozen", {}).items()}
-        for part in self._layers:
-            before = hashes[part.name]
-            now = fingerprint_of(part.source)
-            if now != before:
-                raise InputError(
-                    f"features.{part.name}: expected one fingerprint in a run, found {before} and then {now}. Weights "
-                    "that are drawn need a fixed seed, and files of weights must not change during a run"
-                )
 
     def inputs(self) -> dict[str, str]:
         """The sha256 of all that the features read, by name; see `RunRecord.inputs`."""
@@ -197,11 +198,11 @@ class TokenFeatures(nn.Module):
     @property
     def training_words(self) -> tuple[str, ...]:
         """The words of the trained table, in order. Features built from this one sentence get the same table."""
-        return self.word_vectors.index.training_words if self.word_vectors is not None else ()
+        return self.word_vectors.training_words if self.word_vectors is not None else ()
 
     def coverage(self, sentences: Iterable[Sentence]) -> dict[str, int] | None:
-        """Distinct words of sentences that were met, and how many have a pretrained vector; see `WordRows`."""
-        return self.word_vectors.index.coverage(sentences) if self.word_vectors is not None else None
+        """Distinct words of sentences that were met, and how many have a pretrained vector; see `WordVectors`."""
+        return self.word_vectors.coverage(sentences) if self.word_vectors is not None else None
 
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned mix of each place; of further frozen layers by NAME.PLACE. See `elmo.Elmo.weights`."""
@@ -256,13 +257,9 @@ class TokenFeatures(nn.Module):
             {part.name: part.locate(sentences) for part in self._layers},
         )
 
-    def of_texts(self, texts: Sequence[Sequence[Sentence]]) -> list[FeatureBatch]:
-        """The vectors of each kind of text of a batch."""
-        return self.vectors_of(self.find(texts))
-
     def forward(self, sentences: Sequence[Sentence]) -> FeatureBatch:
         """The vectors of a batch of sentences."""
-        return self.of_texts([sentences])[0]
+        return self.vectors_of(self.find([sentences]))[0]
 
     def vectors_of(self, found: Sequence[LocatedText]) -> list[FeatureBatch]:
         """The vectors of texts from `find`."""

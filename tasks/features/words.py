@@ -1,28 +1,139 @@
-"""Features of words: vectors, pretrained or drawn, and a CNN over characters."""
+"""The parts of features: numbered words, and their vectors, pretrained or drawn or from a CNN over characters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from elmo.bilm.options import N_CHARACTERS
-from elmo.bilm.sentences import character_ids
+from elmo.bilm.sentences import character_ids, spell
 from elmo.common import checks
+from elmo.common.device import upload
 from elmo.common.errors import InputError
+from elmo.common.progress import Reporter
+from elmo.store.cached_layers import Located
 from elmo.word_vectors import FileVectors, open_vectors
 from tasks.batch import Sentence
-from tasks.features.parts import LONGEST_WORD, FeaturePart, LocatedText, WordNumbers
 from tasks.modules.seeding import drawing_from
 
+LONGEST_WORD = 50  # characters of a word that the character CNN reads, including the boundary marks
 NO_VECTOR = -1
 UNKNOWN = ("drawn", "zero")
 N_SHAPES = 6  # of `shape_of`
+
+
+Numbers = npt.NDArray[np.int64]
+
+
+class WordNumbers:
+    """The words and sentences seen so far. Words are numbered from 1; 0 is padding.
+
+    Attributes:
+        characters: the number of characters of each word, including the boundary marks.
+    """
+
+    def __init__(self) -> None:
+        self.characters: Numbers = np.zeros(1, dtype=np.int64)
+        self._numbers: dict[str, int] = {}
+        self._known: dict[Sentence, Numbers] = {}
+        self._place_of: Numbers = np.zeros(1, dtype=np.int64)  # see `distinct`
+
+    def meet(self, sentences: Iterable[Sentence]) -> list[str]:
+        """Numbers the new words of these sentences and returns them in the order of their numbers."""
+        sentences = list(dict.fromkeys(sentence for sentence in sentences if sentence not in self._known))
+        new = [word for word in dict.fromkeys(chain.from_iterable(sentences)) if word not in self._numbers]
+        if new:
+            self._numbers.update({word: number for number, word in enumerate(new, start=len(self._numbers) + 1)})
+            lengths = [len(spell(word, LONGEST_WORD)) for word in new]
+            self.characters = np.concatenate([self.characters, np.array(lengths, dtype=np.int64)])
+            self._place_of = np.zeros_like(self.characters)
+        for sentence in sentences:
+            self._known[sentence] = np.array([self._numbers[word] for word in sentence], dtype=np.int64)
+        return new
+
+    def padded(self, sentences: Sequence[Sentence]) -> tuple[Numbers, Numbers]:
+        """The numbers of a batch's words, 0 for padding, (batch, tokens), and the sentences' lengths, (batch,)."""
+        numbers = [self._known[sentence] for sentence in sentences]
+        lengths = np.array([len(row) for row in numbers], dtype=np.int64)
+        inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        words = np.zeros(inside.shape, dtype=np.int64)
+        words[inside] = np.concatenate([*numbers, np.zeros(0, dtype=np.int64)])  # there may be no sentence
+        return words, lengths
+
+    def distinct(self, words: Numbers) -> tuple[Numbers, Numbers]:
+        """The numbers that occur, and the place of each word among them: as np.unique, without sorting."""
+        occurs = np.zeros(len(self._place_of), dtype=bool)
+        occurs[words] = True
+        distinct = np.flatnonzero(occurs)
+        self._place_of[distinct] = np.arange(len(distinct))
+        return distinct, self._place_of[words]
+
+
+@dataclass(frozen=True)
+class LocatedText:
+    """One kind of text of a batch, as numbers on the device: its words, and the places of its frozen layers.
+
+    Some of these numbers would make a training step wait for the device, so all are computed on the CPU before it.
+
+    Attributes:
+        lengths: tokens of each sentence, on the CPU, (batch,).
+        longest: characters of the longest word.
+        words: the number of each word, 0 for padding, (batch, tokens).
+        distinct: the numbers that occur, (distinct words,).
+        places: the index of each word in `distinct`, (batch, tokens).
+        layers: where the frozen layers of each part are, by the part's name.
+    """
+
+    lengths: Tensor
+    longest: int
+    words: Tensor
+    distinct: Tensor
+    places: Tensor
+    layers: Mapping[str, Located]
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """True for tokens, false for padding, (batch, tokens)."""
+        return self.words > 0
+
+    def to(self, device: torch.device) -> LocatedText:
+        """The same text with its numbers on a device."""
+        layers = {
+            name: located if located.rows is None else replace(located, rows=upload(located.rows, device))
+            for name, located in self.layers.items()
+        }
+        words, distinct, places = (upload(numbers, device) for numbers in (self.words, self.distinct, self.places))
+        return LocatedText(self.lengths, self.longest, words, distinct, places, layers)
+
+
+class FeaturePart(nn.Module, ABC):
+    """A part of the features. `TokenFeatures` joins the vectors of all parts at each place.
+
+    Attributes:
+        widths: the width that it adds to each of its places.
+    """
+
+    widths: Mapping[str, int]
+
+    def add_words(self, new: Sequence[str], numbers: WordNumbers) -> None:
+        """Adds new words; their numbers follow those of the earlier words."""
+
+    def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
+        """Computes ahead what it can; returns the number of sentences that it must compute each time."""
+        return 0
+
+    @abstractmethod
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """For each text of a batch, one by one, the vectors by place, (batch, tokens, width)."""
 
 
 @dataclass
@@ -76,68 +187,6 @@ def shape_of(word: str) -> int:
     return 2 if not any(map(str.islower, letters)) else 3
 
 
-class WordRows:
-    """The row of each word: first the training words, then other words that have a pretrained vector.
-
-    Args:
-        config: which vectors.
-        training: the sentences trained on.
-    """
-
-    def __init__(self, config: WordsConfig, training: Iterable[Sentence]) -> None:
-        self.config = config
-        self.vectors = config.open_vectors()
-        self.dim = self.vectors.dim if self.vectors else config.dim
-        words = tuple(dict.fromkeys(map(self._form, chain.from_iterable(training))))
-        if config.unknown == "zero" and self.vectors:
-            words = tuple(self.vectors.pick(words)) or words  # all of them for the error of `initial_table`
-        self.training_words = words
-        self._row_of = {word: row for row, word in enumerate(self.training_words)}
-        self._pretrained: set[str] = set()
-
-    def _form(self, word: str) -> str:
-        return word.lower() if self.config.lowercase else word
-
-    def initial_table(self, seed: int) -> Tensor:
-        """The vectors of the training words: pretrained, or drawn with the mean and spread of the pretrained ones."""
-        found = self.vectors.pick(self.training_words) if self.vectors else {}
-        if self.vectors and self.training_words and not found:
-            raise InputError(
-                f"features.words.vectors={self.config.vectors}: expected vectors for some of the "
-                f"{len(self.training_words):,} training words, found none. Check its language, and "
-                f"features.words.lowercase={str(self.config.lowercase).lower()}"
-            )
-        self._pretrained.update(found)
-        known = torch.from_numpy(np.stack(list(found.values()))) if found else torch.zeros(0, self.dim)
-        with drawing_from(seed, "words"):
-            table = torch.randn(len(self.training_words), self.dim)
-        table = table * known.std() + known.mean() if len(known) > 1 else table * 0.1
-        for word, vector in found.items():
-            table[self._row_of[word]] = torch.from_numpy(vector)
-        return table
-
-    def add(self, words: Sequence[str]) -> tuple[list[int], Tensor]:
-        """The rows of some words, NO_VECTOR for those without one, and the vectors of rows that are new, (new, dim)."""
-        forms = [self._form(word) for word in words]
-        unseen = set(forms) - self._row_of.keys()
-        found = self.vectors.pick(unseen) if self.vectors and unseen else {}
-        self._pretrained.update(found)
-        for word in found:
-            self._row_of[word] = len(self._row_of)
-        added = torch.from_numpy(np.stack(list(found.values()))) if found else torch.zeros(0, self.dim)
-        return [self._row_of.get(form, NO_VECTOR) for form in forms], added
-
-    def coverage(self, sentences: Iterable[Sentence]) -> dict[str, int] | None:
-        """How many distinct words these sentences have, and how many of them have a pretrained vector.
-
-        Counts words that were added before; None where there are no pretrained vectors.
-        """
-        if self.vectors is None:
-            return None
-        words = set(map(self._form, chain.from_iterable(sentences)))
-        return {"words": len(words), "with_vector": len(words & self._pretrained)}
-
-
 class WordVectors(FeaturePart):
     """The vectors of words: a table of the training words, and the pretrained vectors of others.
 
@@ -145,24 +194,74 @@ class WordVectors(FeaturePart):
         config: which vectors.
         training: the sentences trained on; their words get trainable vectors.
         seed: the run's seed.
+
+    Attributes:
+        pretrained: the file of vectors, if the config names one.
+        training_words: those of the table, in its order.
     """
 
     def __init__(self, config: WordsConfig, training: Iterable[Sentence], seed: int) -> None:
         super().__init__()
-        self.index = WordRows(config, training)
-        self.widths = {"input": self.index.dim + config.casing * N_SHAPES}
+        self.config = config
+        self.pretrained = config.open_vectors()
+        self.dim = self.pretrained.dim if self.pretrained else config.dim
+        words = tuple(dict.fromkeys(map(self._form, chain.from_iterable(training))))
+        if config.unknown == "zero" and self.pretrained:
+            words = tuple(self.pretrained.pick(words)) or words  # all of them for the error of `_initial_table`
+        self.training_words = words
+        self._row_of = {word: row for row, word in enumerate(words)}
+        self._with_vector: set[str] = set()
+        self.widths = {"input": self.dim + config.casing * N_SHAPES}
         self.dropout = nn.Dropout(config.dropout)
-        self.table = nn.Parameter(self.index.initial_table(seed), requires_grad=config.trainable)
+        self.table = nn.Parameter(self._initial_table(seed), requires_grad=config.trainable)
         self.register_buffer("_rows", torch.full((1,), NO_VECTOR), persistent=False)
-        self.register_buffer("_more", torch.zeros(0, self.index.dim), persistent=False)
+        self.register_buffer("_more", torch.zeros(0, self.dim), persistent=False)
         self._rows: Tensor  # of each word by its number; those after the table are rows of `_more`
         self._more: Tensor  # the pretrained vectors of words that are not training words
         self.register_buffer("_shapes", torch.zeros(1, N_SHAPES) if config.casing else None, persistent=False)
         self._shapes: Tensor | None  # the one-hot shape of each word by its number, zeros for padding
 
+    def _form(self, word: str) -> str:
+        return word.lower() if self.config.lowercase else word
+
+    def _pick(self, words: Collection[str]) -> tuple[list[str], Tensor]:
+        """Those of these words that have a pretrained vector, and the vectors, (words, dim)."""
+        picked = self.pretrained.pick(words) if self.pretrained and words else {}
+        self._with_vector.update(picked)
+        return list(picked), torch.from_numpy(np.stack(list(picked.values()))) if picked else torch.zeros(0, self.dim)
+
+    def _initial_table(self, seed: int) -> Tensor:
+        """The vectors of the training words: pretrained, or drawn with the mean and spread of the pretrained ones."""
+        known, vectors = self._pick(self.training_words)
+        if self.pretrained and self.training_words and not known:
+            raise InputError(
+                f"features.words.vectors={self.config.vectors}: expected vectors for some of the "
+                f"{len(self.training_words):,} training words, found none. Check its language, and "
+                f"features.words.lowercase={str(self.config.lowercase).lower()}"
+            )
+        with drawing_from(seed, "words"):
+            table = torch.randn(len(self.training_words), self.dim)
+        table = table * vectors.std() + vectors.mean() if len(known) > 1 else table * 0.1
+        table[[self._row_of[word] for word in known]] = vectors
+        return table
+
+    def coverage(self, sentences: Iterable[Sentence]) -> dict[str, int] | None:
+        """How many distinct words these sentences have, and how many of them have a pretrained vector.
+
+        Counts words that were added before; None where there are no pretrained vectors.
+        """
+        if self.pretrained is None:
+            return None
+        words = set(map(self._form, chain.from_iterable(sentences)))
+        return {"words": len(words), "with_vector": len(words & self._with_vector)}
+
     def add_words(self, new: Sequence[str], numbers: WordNumbers) -> None:
         """Gives each word its row. Words that are not training words get their pretrained vector, or zeros."""
-        rows, vectors = self.index.add(new)
+        forms = [self._form(word) for word in new]
+        known, vectors = self._pick(set(forms) - self._row_of.keys())
+        for word in known:
+            self._row_of[word] = len(self._row_of)
+        rows = [self._row_of.get(form, NO_VECTOR) for form in forms]
         self._more = torch.cat([self._more, vectors.to(self._more.device)])
         self._rows = torch.cat([self._rows, torch.tensor(rows).to(self._rows.device)])
         if self._shapes is not None:
@@ -201,12 +300,8 @@ class CharactersConfig:
         """Raises an InputError for a value out of range."""
         for name in ("dim", "filters", "width"):
             checks.width(f"features.characters.{name}", getattr(self, name))
+        checks.count(LONGEST_WORD, "features.characters.width", self.width)
         checks.dropout("features.characters.dropout", self.dropout)
-        if self.width > LONGEST_WORD:
-            raise InputError(
-                f"features.characters.width: expected at most the {LONGEST_WORD} characters that are read of a "
-                f"word, found {self.width}"
-            )
 
 
 class CharacterCnn(FeaturePart):

@@ -22,8 +22,8 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
 from tasks.batch import Batch, FeatureBatch
-from tasks.features.parts import LocatedText
 from tasks.features.token_features import TokenFeatures
+from tasks.features.words import LocatedText
 from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
 from tasks.task import Answer, Head, Task

@@ -215,11 +215,11 @@ class TestContract:
             with torch.no_grad():
                 batch = setup.task.collate(setup.train)
                 alone = [setup.task.collate([example]) for example in setup.train]
-                head, vectors = model.head, model.features.of_texts
-                decoded = [head.decode(vectors(one.texts), one)[0] for one in alone]
-                assert head.decode(vectors(batch.texts), batch) == decoded
-                losses = [head.loss(vectors(one.texts), one).item() for one in alone]
-                loss = head.loss(vectors(batch.texts), batch).item()
+                head, features = model.head, model.features
+                decoded = [head.decode(features.vectors_of(features.find(one.texts)), one)[0] for one in alone]
+                assert head.decode(features.vectors_of(features.find(batch.texts)), batch) == decoded
+                losses = [head.loss(features.vectors_of(features.find(one.texts)), one).item() for one in alone]
+                loss = head.loss(features.vectors_of(features.find(batch.texts)), batch).item()
             total = math.fsum(losses)
             assert loss in (
                 pytest.approx(total, rel=1e-4, abs=1e-4),

@@ -104,7 +104,7 @@ def test_a_document_without_sentences():
 
 def vectors_and_batch(model, task, examples):
     batch = task.collate(examples)
-    return model.features.of_texts(batch.texts), batch
+    return model.features.vectors_of(model.features.find(batch.texts)), batch
 
 
 def test_by_default_each_example_has_one_sentence_of_each_kind():

@@ -62,7 +62,9 @@ class TestWidths:
 
     @pytest.mark.parametrize("places", [[], ["middle"], ["input", "middle"]])
     def test_unknown_places(self, places):
-        with pytest.raises(InputError, match=r"features\.elmo\.places: expected some of input, hidden, output, found"):
+        with pytest.raises(
+            InputError, match=r"features\.elmo\.places: expected some of input, hidden, output, each once, found"
+        ):
             features_of(features_config(places))
 
     def test_pretrained_vectors_bring_their_width(self, vectors):
@@ -247,10 +249,11 @@ def test_the_texts_of_a_batch_go_through_the_bilm_once(monkeypatch):
     bilm, runs = features.elmo.source.source, []
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
-    for found, right in zip(features.of_texts([premises, hypotheses]), expected, strict=True):
+    together = features.vectors_of(features.find([premises, hypotheses]))
+    for found, right in zip(together, expected, strict=True):
         torch.testing.assert_close((found.input, found.output), (right.input, right.output), rtol=0, atol=1e-6)
     assert runs == [[TRAIN[1], TRAIN[2], OTHER[0]]]
-    assert [text.mask.shape for text in features_of(words_only()).of_texts([premises, hypotheses])] == [(3, 4), (3, 6)]
+    assert [text.mask.shape for text in features_of(words_only()).find([premises, hypotheses])] == [(3, 4), (3, 6)]
 
 
 def parameters_of(places, seed, vectors=None):

@@ -2,7 +2,7 @@ import random
 
 import numpy as np
 
-from tasks.features.parts import LONGEST_WORD, WordNumbers
+from tasks.features.words import LONGEST_WORD, WordNumbers
 
 
 def test_words_are_numbered_as_they_are_met():

@@ -121,7 +121,7 @@ class TestUnknownAndWrong:
             (TrainerConfig(plateau_patience=-1).check, "trainer.plateau_patience: expected at least 0, found -1"),
             (WordsConfig(dropout=1).check, "features.words.dropout: expected at least 0 and below 1, found 1"),
             (CharactersConfig(dropout=-1).check, "features.characters.dropout: expected at least 0 and below 1"),
-            (CharactersConfig(width=60).check, "features.characters.width: expected at most the 50 characters"),
+            (CharactersConfig(width=60).check, "features.characters.width: expected at most 50, found 60"),
             (FeaturesConfig(dropout=-0.5).check, "features.dropout: expected at least 0 and below 1, found -0.5"),
             (partial(ElmoConfig(layers="top").check, "elmo"), "elmo.layers: expected mix, last or the number of"),
             (partial(ElmoConfig(dropout=1).check, "elmo"), "elmo.dropout: expected at least 0 and below 1"),

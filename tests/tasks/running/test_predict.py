@@ -248,7 +248,9 @@ def test_labels_have_probabilities(reviews):
     for text, one in zip(texts, said, strict=True):
         batch = model.task.collate([model.ask(text, "1").example])
         with torch.no_grad():
-            scores = model.model.head.logits(model.model.features.of_texts(batch.texts), batch)[0].double()
+            features = model.model.features
+            vectors = features.vectors_of(features.find(batch.texts))
+            scores = model.model.head.logits(vectors, batch)[0].double()
         expected = scores.exp() / scores.exp().sum()
         assert list(one["probabilities"]) == ["bad", "good", "so so"]
         assert list(one["probabilities"].values()) == pytest.approx(expected.tolist(), abs=1e-4)
