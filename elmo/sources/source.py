@@ -33,7 +33,10 @@ class FrozenSource(Protocol):
         """For each layer the values to store: all, or the first ones if the layer repeats these up to its width."""
 
     def fingerprint(self) -> str:
-        """A hash of the weights and options that the layers depend on; `fingerprint_of` adds that of the code."""
+        """A hash of the weights and options that the layers depend on; `fingerprint_of` adds that of the code.
+
+        A user's source needs none if its attributes are plain values: these are hashed.
+        """
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), no gradients."""
@@ -54,10 +57,10 @@ def dim_of(source: FrozenSource) -> int:
 
 def require_source(source: object, name: str) -> FrozenSource:
     """The source; raises an InputError, with this name of it, if it lacks something or its widths are none."""
-    missing = [attribute for attribute in ("widths", "fingerprint", "token_layers") if not hasattr(source, attribute)]
+    missing = [attribute for attribute in ("widths", "token_layers") if not hasattr(source, attribute)]
     if missing:
         raise InputError(
-            f"expected {name} to have widths, fingerprint() and token_layers(sentences), found no "
+            f"expected {name} to have widths and token_layers(sentences), found no "
             f"{' and no '.join(missing)}. See elmo.FrozenSource"
         )
     found = cast(FrozenSource, source)
@@ -79,16 +82,28 @@ def fingerprint_of(source: FrozenSource) -> str:
     Raises:
         InputError: it is no hash.
     """
-    found: object = source.fingerprint()
     code = code_of(source)
+    settings: object = source.fingerprint() if hasattr(source, "fingerprint") else _hash_of_attributes(source)
     if code is None:
-        return cast(str, found)
-    if not (isinstance(found, str) and re.fullmatch("[0-9a-f]{16,}", found)):
+        return cast(str, settings)
+    if not (isinstance(settings, str) and re.fullmatch("[0-9a-f]{16,}", settings)):
         raise InputError(
             f"fingerprint() of {name_of(source)}: expected a hash of 16 or more hexadecimal digits, such as "
-            f"hashlib.sha256(...).hexdigest(), found {excerpt(found)}"
+            f"hashlib.sha256(...).hexdigest(), found {excerpt(settings)}"
         )
-    return hashlib.sha256(f"{found} {code[1]}".encode()).hexdigest()
+    return hashlib.sha256(f"{settings} {code[1]}".encode()).hexdigest()
+
+
+def _hash_of_attributes(source: object) -> str:
+    """The sha256 of a source's attributes, which must be plain values: a hash of the text of others may mean nothing."""
+    for name, value in vars(source).items():
+        items = value if isinstance(value, tuple | list) else [value]
+        if not all(item is None or isinstance(item, str | int | float) for item in items):
+            raise InputError(
+                f"{name_of(source)}: expected numbers and texts as attributes, found {name}, {excerpt(value)}. Define "
+                "fingerprint(), a hash of the weights and settings that the layers depend on"
+            )
+    return hashlib.sha256(repr(sorted(vars(source).items())).encode()).hexdigest()
 
 
 def code_of(source: FrozenSource) -> tuple[str, str] | None:

@@ -53,6 +53,17 @@ class Unhashed(Lengths):
         return "lengths"
 
 
+class Plain:
+    """No fingerprint of its own: that of its attributes."""
+
+    widths = (4, 2)
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    token_layers = Lengths.token_layers
+
+
 class OneLayer(Lengths):
     def token_layers(self, sentences):
         return super().token_layers(sentences)[:1]
@@ -85,7 +96,7 @@ class Module(nn.Module):
         return self.layers(torch.tensor(found))[None]
 
 
-@pytest.mark.parametrize("source", [Lengths(), Module()])
+@pytest.mark.parametrize("source", [Lengths(), Module(), Plain()])
 def test_a_source_that_can_be_used(source):
     name = rf"{re.escape(__name__)}\.{type(source).__name__}"
     assert re.fullmatch(
@@ -109,8 +120,12 @@ def test_a_bilm_has_no_code_of_a_user():
         (Unhashed(), r"fingerprint\(\) of .*Unhashed: expected a hash of 16 or more hexadecimal digits"),
         (OneLayer(), r"OneLayer: expected the shape \(layers, tokens, dim\)"),
         (NotRepeated(), "NotRepeated: expected layer 1 to repeat its first 2 values, see widths, found others"),
+        (
+            Plain(torch.ones(1)),
+            r"Plain: expected numbers and texts as attributes, found factor, .* Define fingerprint\(\)",
+        ),
         (Lengths(torch.nan), "Lengths: expected finite numbers, found NaN"),
-        (object(), "expected builtins.object to have widths, .* found no widths"),
+        (object(), "expected builtins.object to have widths and .* found no widths"),
     ],
 )
 def test_what_is_wrong_is_named(source, problem):
@@ -129,6 +144,7 @@ def test_all_that_is_wrong_is_named_at_once():
 
 def test_other_settings_have_another_fingerprint():
     elmo.check_source(Lengths(), Lengths(2.0))
+    elmo.check_source(Plain(), Plain(2.0))
     elmo.check_source(Forgetful(), Forgetful())
     with pytest.raises(InputError, match="expected another fingerprint for other layers, found the same"):
         elmo.check_source(Forgetful(), Forgetful(2.0))
