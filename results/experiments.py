@@ -3,8 +3,8 @@
 The same file says what a sweep runs and what a table of its records shows. Ours are in results/paper; a user's own is
 named by its path:
 
-    title = "One task on two datasets"
-    seeds = [1, 2, 3]
+    title = "One task on two datasets"                 # by default the file's name
+    seeds = [1, 2, 3]                                  # the default
     compare = ["words", "bilm"]                        # the gain: the second arm minus the first
 
     [arms]                                             # the columns
@@ -200,6 +200,7 @@ class Experiment:
     """A table of runs.
 
     Attributes:
+        title: The heading; by default the file's name.
         note: What the table says below its rows.
         needs: What its commands need first, a line each.
         published_only: Whether all of its rows are.
@@ -215,10 +216,10 @@ class Experiment:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    title: str
-    seeds: Sequence[NonNegativeInt]
     arms: Mapping[str, Sequence[str]]
     rows: Sequence[ExperimentRow]
+    title: str = ""
+    seeds: Sequence[NonNegativeInt] = (1, 2, 3)
     compare: Sequence[str] = ()
     note: str = ""
     needs: Sequence[str] = ()
@@ -363,7 +364,9 @@ def load_experiment(given: str) -> Experiment:
         choices = [[as_typed((key, value)) for value in values] for key, values in map(values_of, row.overrides)]
         published_only = row.published_only or experiment.published_only
         rows += [replace(row, overrides=chosen, published_only=published_only) for chosen in product(*choices)]
-    return replace(experiment, rows=rows, compare=tuple(experiment.compare), name=given)
+    return replace(
+        experiment, rows=rows, compare=tuple(experiment.compare), name=given, title=experiment.title or path.stem
+    )
 
 
 def _mistakes(experiment: Experiment) -> Iterator[str]:

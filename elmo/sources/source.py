@@ -95,7 +95,7 @@ def fingerprint_of(source: FrozenSource) -> str:
 
 
 def _hash_of_attributes(source: object) -> str:
-    """The sha256 of a source's attributes, which must be plain values: a hash of the text of others may mean nothing."""
+    """The sha256 of a source's attributes, which must be plain values: the text of others may mean nothing."""
     for name, value in vars(source).items():
         items = value if isinstance(value, tuple | list) else [value]
         if not all(item is None or isinstance(item, str | int | float) for item in items):

@@ -311,7 +311,7 @@ class TestOwn:
         own.write_text(OWN.replace("seeds", "seed"))
         code, _, err = command("-m", f"experiment={own}", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "mine.toml: seeds: missing" in err
+        assert "mine.toml: seed: no such key" in err
         code, _, err = command("-m", "experiment=nowhere.toml", f"runs_dir={tmp_path}")
         assert code == 1
         assert "experiment=nowhere.toml: expected controls, fewer_labels, figure1" in err
