@@ -88,10 +88,10 @@ def fitted(text: str, width: float, size: float = 12.0) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def lane_title(y: float, name: str, text: str, arm: str = "") -> list[Mark]:
+def lane_title(y: float, name: str, text: str) -> list[Mark]:
     """A name in bold at the left, shortened to its room, and a text at the right."""
     shown = fitted(name, RIGHT - LEFT - text_width(text, 11) - 8, 14)  # bold is wider
-    return [Label(LEFT, y, shown, "ink", 12, bold=True, arm=arm), Label(RIGHT, y, text, "muted", 11, "end", arm=arm)]
+    return [Label(LEFT, y, shown, "ink", 12, bold=True), Label(RIGHT, y, text, "muted", 11, "end")]
 
 
 def legend(arms: Iterable[tuple[Arm, str]], width: float = WIDTH) -> list[Mark]:

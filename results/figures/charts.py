@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from results.analysis.interval import Interval, seed_intervals
@@ -21,13 +21,9 @@ from results.analysis.panels import (
 )
 from results.analysis.rows import Group, Row, Table, as_stem
 from results.breakdown import FEWEST, Kind
-from results.experiments import ArmPerplexity
 from results.figures import axes
-from results.figures.marks import Area, Arm, Arms, Box, ChartLine, Dot, Figure, Label, Mark, Point, arms_of, titled
+from results.figures.marks import Area, Arm, Arms, Box, ChartLine, Dot, Figure, Label, Mark, arms_of, titled
 from results.tables.fill import is_measured
-
-COLOUR = "blue"  # of biLMs
-SIZE = 11.0  # of their names
 
 
 def seed_scatter(panel: Row, arms: Arms) -> Figure:
@@ -38,7 +34,7 @@ def seed_scatter(panel: Row, arms: Arms) -> Figure:
     for lane, group in enumerate(panel.groups):
         arm, y, mean = arms[group.features], lane * axes.LANE + 30, scale.at(group.mean)
         deviation = "" if group.std is None else f" ± {group.std:.2f}"
-        marks += axes.lane_title(y - 14, arm.title, f"{group.mean:.2f}{deviation}", arm.features)
+        marks += axes.lane_title(y - 14, arm.title, f"{group.mean:.2f}{deviation}")
         marks.append(arm.line([(mean, y - 8), (mean, y + 8)], 2.5, f"mean {group.mean:.2f}"))
         for record in group.records:
             title = f"{arm.title}, seed {record.identity.seed}: {record.score:.2f}"
@@ -74,7 +70,7 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
                 upper = [(epochs.at(epoch), scores.at(max(of_epoch))) for epoch, of_epoch in each.items()]
                 lower = [(epochs.at(epoch), scores.at(min(of_epoch))) for epoch, of_epoch in each.items()]
                 title = f"{arm.title}: range of the runs"
-                marks.append(Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title, arm=arm.features))
+                marks.append(Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title))
                 marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
         for record, run in runs:
             best = max(run, key=run.__getitem__)
@@ -149,7 +145,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
             x = across.at(size)
             for score in group.scores:
                 title = f"{arm.title}: {score:.2f}"
-                marks.append(Dot(x, scale.at(score), arm.colour, "circle", 2, title=title, arm=arm.features))
+                marks.append(Dot(x, scale.at(score), arm.colour, "circle", 2, title=title))
             title = f"{arm.title}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
             marks.append(arm.dot(x, scale.at(group.mean), title=title))
         means = ", ".join(f"{texts[size]}: {group.mean:.1f}" for size, group in points)
@@ -157,27 +153,6 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
     name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
     return Figure(name, panel.title, caption, axes.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
-
-
-@dataclass(frozen=True)
-class _BilmPoint:
-    """A biLM: its name, its perplexity, and the scores of its runs less the mean of the baseline's."""
-
-    name: str
-    perplexity: ArmPerplexity
-    gains: Sequence[float]
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.gains)
-
-    @property
-    def text(self) -> str:
-        """All that is drawn, in words."""
-        runs = axes.with_minus(", ".join(f"{gain:+.2f}" for gain in self.gains))
-        perplexity = f"{self.perplexity.mean:.2f} ({self.perplexity.unknown:.2f} % of the words are <UNK>)"
-        gain = f"{axes.with_minus(f'{self.mean:+.2f}')} ({len(self.gains)} runs: {runs})"
-        return f"{self.name}: perplexity {perplexity}, gain {gain}"
 
 
 def gains_by_perplexity(table: Table) -> list[Figure]:
@@ -189,88 +164,51 @@ def _by_perplexity(table: Table, line: Row) -> Figure | None:
     base, base_title = line.group(table.base), table.titles[table.base]
     if base is None:
         return None
-    bilms = [
-        _BilmPoint(table.titles[arm], perplexity, [score - base.mean for score in group.scores])
-        for arm, perplexity in table.experiment.perplexities.items()
+    known = table.experiment.perplexities
+    gains = {
+        arm: [score - base.mean for score in group.scores]
+        for arm, perplexity in known.items()
         if (group := line.group(arm)) and is_measured(perplexity, group) and group.recipe == base.recipe
-    ]
-    if len(bilms) < 2:  # one is no relation
+    }
+    if len(gains) < 2:  # one biLM is no relation
         return None
     of_base = [score - base.mean for score in base.scores]
-    perplexities = [bilm.perplexity.mean for bilm in bilms]
+    perplexities = [known[arm].mean for arm in gains]
     margin = 1.02 * (max(perplexities) / min(perplexities)) ** 0.1
     # Lower perplexities, of better biLMs, are at the right.
     across = axes.Scale(min(perplexities) / margin, max(perplexities) * margin, axes.RIGHT, axes.AXES_LEFT, log=True)
-    up = axes.score_scale([gain for bilm in bilms for gain in bilm.gains] + of_base, zero=True)
+    up = axes.score_scale([gain for of_arm in gains.values() for gain in of_arm] + of_base, zero=True)
     metric = metric_title(base.metric, base.records[0])
     up_title = f"gain in {line.spec.split} {metric} over {base_title} (points)"
     ticks = {tick: axes.shown_tick(tick) for tick in across.ticks()}
     marks = axes.both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
-    counts = {len(of_base), *(len(bilm.gains) for bilm in bilms)}
     low, zero, high = up.at(min(of_base)), up.at(0), up.at(max(of_base))
-    name = f"{base_title} ({len(of_base)})" if len(counts) > 1 else base_title
     band = [(axes.AXES_LEFT, low), (axes.RIGHT, low), (axes.RIGHT, high), (axes.AXES_LEFT, high)]
+    name = f"{base_title} ({len(of_base)})"
     marks += [
         Area(band, "grey", opacity=0.2, title=name),
         ChartLine([(axes.AXES_LEFT, zero), (axes.RIGHT, zero)], "grey", title=name),
-        Label(axes.RIGHT - 4, zero + 13, name, "muted", SIZE, "end"),
+        Label(axes.RIGHT - 4, zero + 13, name, "muted", 11, "end"),
     ]
-    places = {}
-    for bilm in bilms:
-        x, ys = across.at(bilm.perplexity.mean), [up.at(gain) for gain in bilm.gains]
-        marks.append(ChartLine([(x, max(ys)), (x, min(ys))], COLOUR))
-        marks += [Dot(x, y, COLOUR, "circle", 2, title=bilm.text) for y in ys]
-        marks.append(Dot(x, up.at(bilm.mean), COLOUR, "diamond", title=bilm.text))
-        places[f"{bilm.name} ({len(ys)})" if len(counts) > 1 else bilm.name] = (x, up.at(bilm.mean), min(ys), max(ys))
-    marks += _names(places)
-    runs = "in brackets: their number" if len(counts) > 1 else f"{counts.pop()} in each arm"
+    looks, numbers = arms_of({arm: f"{table.titles[arm]} ({len(of_arm)})" for arm, of_arm in gains.items()}), []
+    for arm in gains:
+        look, perplexity, mean = looks[arm], known[arm], statistics.fmean(gains[arm])
+        runs = ", ".join(f"{gain:+.2f}" for gain in gains[arm])
+        text = f"perplexity {perplexity.mean:.2f} ({perplexity.unknown:.2f} % of the words are <UNK>)"
+        text = axes.with_minus(f"{text}, gain {mean:+.2f} ({len(gains[arm])} runs: {runs})")
+        numbers.append(f"{table.titles[arm]}: {text}")
+        x, ys = across.at(perplexity.mean), [up.at(gain) for gain in gains[arm]]
+        marks += [look.line([(x, max(ys)), (x, min(ys))], 1.5)]
+        marks += [Dot(x, y, look.colour, "circle", 2, title=numbers[-1]) for y in ys]
+        marks.append(look.dot(x, up.at(mean), title=numbers[-1]))
     caption = (
-        f"Large marks: mean gain of a biLM; dots: its runs ({runs}); band: {base_title}'s own runs around their mean. "
-        f"Perplexity on the same {bilms[0].perplexity.predictions:,} held-out predictions, as the biLMs' cards state."
+        f"Large marks: mean gain of a biLM; dots: its runs (in brackets: their number); band: {base_title}'s own runs "
+        f"around their mean. Perplexity on the same {known[arm].predictions:,} held-out predictions, as the biLMs' "
+        "cards state."
     )
-    title, numbers = ", ".join(filter(None, [line.title, base.old_recipe])), "; ".join(bilm.text for bilm in bilms)
-    name = f"{table.experiment.sweep_name}-{as_stem(f'{line.data}-{line.task}')}"
-    return Figure(name, title, caption, axes.AXES_HEIGHT, marks, numbers=f"{numbers}.")
-
-
-_Room = tuple[float, float, float, float]  # a rectangle by its middle: x, y, width, height
-
-
-def _names(places: dict[str, tuple[float, float, float, float]]) -> list[Mark]:
-    """The names of biLMs where they cover nothing, with a line to their marks from further away.
-
-    Args:
-        places: x, the y of the mean, and the y of the highest and lowest run, by name.
-    """
-    marks: list[Mark] = []
-    taken = [(x, y, 12.0, 12.0) for x, y, _, _ in places.values()]
-    taken += [(x, (top + bottom) / 2, 5, bottom - top + 5) for x, _, top, bottom in places.values()]
-    for name, (x, y, top, bottom) in places.items():
-        width = axes.text_width(name, SIZE)
-        near = [(x - width / 2 - 9, y), (x + width / 2 + 9, y), (x, min(top, y - 6) - 7), (x, max(bottom, y + 6) + 7)]
-        rooms = [
-            (right, down, width, SIZE)
-            for right, down in (*near, *_away(x, y, width / 2 + 9))
-            if axes.AXES_LEFT + width / 2 <= right <= axes.RIGHT - width / 2
-            and axes.AXES_TOP <= down <= axes.AXES_BOTTOM
-        ]
-        room = next((room for room in rooms if not any(_touch(room, other) for other in taken)), rooms[0])
-        taken.append(room)
-        if room[:2] not in near:
-            marks.append(ChartLine([(x, y), room[:2]], "muted", 0.8))
-        marks.append(Label(room[0], room[1] + SIZE * 0.36, name, "ink", SIZE, "middle"))
-    return marks
-
-
-def _away(x: float, y: float, aside: float) -> Iterator[Point]:
-    """Places around a mark, the nearest first."""
-    for far, side in itertools.product(range(12, 66, 6), (-aside, aside, -aside / 2, aside / 2, 0.0)):
-        yield from ((x + side, y - far), (x + side, y + far))
-
-
-def _touch(one: _Room, other: _Room) -> bool:
-    across = abs(one[0] - other[0]) < (one[2] + other[2]) / 2
-    return across and abs(one[1] - other[1]) < (one[3] + other[3]) / 2
+    title = ", ".join(filter(None, [line.title, base.old_recipe]))
+    name, text = f"{table.experiment.sweep_name}-{as_stem(f'{line.data}-{line.task}')}", f"{'; '.join(numbers)}."
+    return Figure(name, title, caption, axes.AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains])
 
 
 @dataclass(frozen=True)

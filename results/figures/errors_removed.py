@@ -272,7 +272,7 @@ def _lane(lane: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[
             arm.line([(edge, y), (edge - 10 * side, y)]),
             _arrow_head(edge, y, side, arm),
             replace(dot, x=edge - 14 * side, y=y),
-            Label(edge - 22 * side, y + 4, share, "muted", 11, "end" if side > 0 else "start", arm=arm.features),
+            Label(edge - 22 * side, y + 4, share, "muted", 11, "end" if side > 0 else "start"),
         ]
     return marks
 

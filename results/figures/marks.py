@@ -43,11 +43,10 @@ SPARE_LOOKS: Sequence[tuple[str, Shape]] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What all marks may have: opacity, a tooltip, and the features of the arm, which the page can hide."""
+    """What all marks may have: opacity, and a tooltip."""
 
     opacity: float = 1.0
     title: str = ""
-    arm: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,6 @@ class Arm:
     title: str
     colour: str
     shape: Shape
-    features: str = ""
 
     @property
     def dash(self) -> str:
@@ -121,11 +119,11 @@ class Arm:
 
     def dot(self, x: float, y: float, radius: float = 4.5, title: str = "") -> Dot:
         """Its marker."""
-        return Dot(x, y, self.colour, self.shape, radius, title=title, arm=self.features)
+        return Dot(x, y, self.colour, self.shape, radius, title=title)
 
     def line(self, points: Sequence[Point], width: float = 2.0, title: str = "", dash: str = "") -> ChartLine:
         """A line in its colour."""
-        return ChartLine(points, self.colour, width, dash, title=title, arm=self.features)
+        return ChartLine(points, self.colour, width, dash, title=title)
 
 
 Arms = Mapping[str, Arm]  # by features
@@ -166,12 +164,12 @@ class Figure:
 def arms_of(features: Mapping[str, str]) -> dict[str, Arm]:
     """Title, colour and marker by features, given their titles: the known ones have fixed looks, others those left."""
     known = {name: arm for name, arm in load_names().arms.items() if name in features and arm.colour}
-    looks = {name: Arm(features[name], arm.colour, arm.shape, name) for name, arm in known.items()}
+    looks = {name: Arm(features[name], arm.colour, arm.shape) for name, arm in known.items()}
     taken = {(arm.colour, arm.shape) for arm in looks.values()}
     colours = {colour for colour, _ in taken}
     left = sorted((look for look in SPARE_LOOKS if look not in taken), key=lambda look: look[0] in colours)
     others = [name for name in features if name not in looks]
-    return looks | {name: Arm(features[name], *left[i % len(left)], name) for i, name in enumerate(others)}
+    return looks | {name: Arm(features[name], *left[i % len(left)]) for i, name in enumerate(others)}
 
 
 def titled(arms: Arms, groups: Sequence[Group], *, recipes: bool = True) -> dict[str, Arm]:

@@ -90,7 +90,7 @@ def standalone_svg(figure: Figure, *, dark: bool = False) -> str:
     """The drawing as a file, with its legend."""
     figure = with_legend(figure)
     colours = {name: pair[dark] for name, pair in PALETTE.items()}
-    marks = "".join(_drawn(replace(mark, arm=""), colours) for mark in figure.marks)  # only the page hides arms
+    marks = "".join(_drawn(mark, colours) for mark in figure.marks)
     size = f'width="{figure.width:g}" height="{figure.height:g}"'
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -128,7 +128,7 @@ def picture(figure: Figure, folder: str) -> str:
 def _drawn(mark: Mark, colours: Mapping[str, str]) -> str:
     """The SVG element of a mark."""
     title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
-    more = f' opacity="{mark.opacity:.2g}"' * (mark.opacity != 1) + f' data-arm="{escape(mark.arm)}"' * bool(mark.arm)
+    more = f' opacity="{mark.opacity:.2g}"' * (mark.opacity != 1)
     if isinstance(mark, Label):
         weight = ' font-weight="600"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'

@@ -12,7 +12,7 @@ from results.figures import charts
 from results.figures.arm_gains import arm_gains
 from results.figures.errors_removed import errors_removed
 from results.figures.marks import Arms, Figure, arms_of, titled
-from results.figures.svg import captioned
+from results.figures.svg import captioned, with_legend
 from results.records.collect import Collection, FoundRecord
 from results.tables.fill import fill, typed_sweep
 from results.tables.page_texts import HEADLINE, TABLE1, load_texts
@@ -165,7 +165,7 @@ def paper_part(tables: Sequence[Table], layers: Figure | None) -> str:
     for table in tables:
         (sheet,) = sheets_of(table, wide=True)
         title = table.experiment.title  # the heading has it, the table need not
-        drawn = [figure for figure in [arm_gains(table), *charts.gains_by_perplexity(table)] if figure]
+        drawn = [with_legend(figure) for figure in [arm_gains(table), *charts.gains_by_perplexity(table)] if figure]
         items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
         together += (
             f"<h3>{escape(title)}</h3>{_figures(drawn)}{html_table(replace(sheet, title=SCORES), title)}"

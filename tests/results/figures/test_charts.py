@@ -278,7 +278,6 @@ def test_curves_are_means_with_the_range_of_the_runs():
     assert [score.at(-y) for _, y in band.points] == pytest.approx([30, 50, 30, 10]), "there above, back below"
     assert [score.at(-dot.y) for dot in marks(figure, Dot)] == pytest.approx([99, 90, 50])
     assert figure.numbers == "elmo: best mean 40.00 in epoch 2."
-    assert {mark.arm for mark in (band, line, *marks(figure, Dot))} == {"elmo"}
 
 
 def test_lines_of_arms_differ_in_more_than_colour():

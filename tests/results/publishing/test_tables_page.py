@@ -78,10 +78,9 @@ def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
     assert "representations.svg" not in chapters(root)["Representations"]
     save_run(tmp_path / "runs", 72, task="sst5", features="elmo", seed=3, variant=medium)
     main(["--runs", str(tmp_path / "runs")], root)
-    picture = 'published/representations.svg" alt="Representations against GloVe 50-d'
-    assert picture in chapters(root)["Representations"]
-    assert f"results/{picture}" in (root / "README.md").read_text()
-    assert (root / "results" / "published" / "representations-phone-dark.svg").exists()
+    title = "![Representations against GloVe 50-d: errors removed, and cost]"
+    assert f"{title}(published/representations.svg)" in chapters(root)["Representations"]
+    assert f"{title}(results/published/representations.svg)" in (root / "README.md").read_text()
     assert "SST-5, biLM medium |" in chapters(root)["Other settings"]
 
 
