@@ -33,13 +33,12 @@ def choose_device(name: str) -> torch.device:
         raise InputError(f"device must be one of {', '.join(CHOICES)}, found {name!r}")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # as Ray and SLURM do it
-            raise InputError(
-                "device=cuda was requested, but CUDA_VISIBLE_DEVICES is empty, which hides all GPUs from this process; "
-                "request one from the launcher: hydra.launcher.ray.remote.num_gpus=1, or with slurm "
-                "hydra.launcher.gpus_per_node=1"
-            )
-        raise InputError("device=cuda was requested, but torch finds no usable GPU here; use cpu or auto")
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""  # as Ray and SLURM do it
+        remedy = "request one with hydra.launcher.ray.remote.num_gpus=1, or hydra.launcher.gpus_per_node=1 for slurm"
+        found = (
+            f"CUDA_VISIBLE_DEVICES is empty; {remedy}" if hidden else "torch finds no usable GPU here; use cpu or auto"
+        )
+        raise InputError(f"device=cuda: {found}")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 

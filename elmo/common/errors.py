@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,10 +54,6 @@ def ending_with_reader() -> Iterator[None]:
         finally:
             print(end="", flush=True)  # at its own end, Python would report the pipe
     except BrokenPipeError:
-        output = select.poll()
-        output.register(STDOUT, 0)
-        if not any(event & select.POLLERR for _, event in output.poll(0)):  # another pipe, such as that of a process
-            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # discards the rest of the output
         sys.exit(CLOSED_PIPE)
 
@@ -134,12 +129,8 @@ def exit_status(module: str, work: Callable[[], int | None], interrupted: str = 
     try:
         with ending_with_reader(), interrupts_kept():
             return work() or 0
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError, FileExistsError, NotADirectoryError) as error:
         message = f"{error.filename}: {error.strerror}. Check the path"
-    except IsADirectoryError as error:
-        message = f"{error.filename}: expected a file, found a folder. Name a file in it"
-    except (FileExistsError, NotADirectoryError) as error:
-        message = f"{error.filename}: expected a folder, found a file. Name a folder"
     except (InputError, OSError) as error:  # OSError: for example a full disk
         message = str(error)
     except KeyboardInterrupt:

@@ -142,35 +142,27 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
         ValueError: it is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise json.JSONDecodeError("brackets are nested too deeply", "", 0) from error
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise
-    except ValueError as error:  # a number with thousands of digits
-        raise json.JSONDecodeError(str(error), "", 0) from error
+        raise ValueError("brackets are nested too deeply") from error
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
     """The value in a JSON file from any source, compressed by gzip or not.
 
     Raises:
-        ValueError: it is not JSON, cut short, nested too deeply, or contains text that cannot be written as UTF-8.
+        ValueError: see `parse_json`; also a file that was cut short, or text that cannot be written as UTF-8.
         OSError: the file cannot be read.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait forever
-        raise ValueError("a folder, a pipe or a device in place of the file")
+    require_file(path)
     raw = path.read_bytes()
     try:
         text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"a damaged gzip file: {error}") from error
-    try:
-        content = json.loads(text, parse_constant=_refuse_constant)
-        if "\\u" in text:
-            json.dumps(content, ensure_ascii=False).encode()  # fails on half of a surrogate pair
-    except RecursionError as error:
-        raise ValueError("brackets are nested too deeply") from error
+    content = parse_json(text)
+    if "\\u" in text:
+        json.dumps(content, ensure_ascii=False).encode()  # fails on half of a surrogate pair
     return content
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 from filelock import FileLock, Timeout
@@ -24,20 +23,6 @@ _THREAD_NAME = "parent watch"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Delays Ctrl-C to the end of the block, for blocks that call h5py.
-
-    Python raises KeyboardInterrupt wherever it happens to be. In h5py that is often a callback of a weak reference,
-    where exceptions are printed and dropped: Ctrl-C would be lost.
-    """
-    pressed = threading.Event()
-    with handling(signal.SIGINT, lambda *_: pressed.set(), signal.default_int_handler):
-        yield
-    if pressed.is_set():
-        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -54,53 +39,26 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 @contextmanager
-def handling(
-    number: signal.Signals,
-    handler: Callable[[int, FrameType | None], object],
-    default: Callable[[int, FrameType | None], object] | signal.Handlers,
-) -> Iterator[None]:
-    """Handles a signal in the block, unless the caller has replaced the default, or this is not the main thread."""
-    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
-    if not in_main_thread or signal.getsignal(number) is not default:
-        yield
-        return
-    signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, default)
-
-
-@contextmanager
-def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def locked(path: Path, busy: str | Callable[[], None]) -> Iterator[None]:
     """Runs the block in one process at a time; a process that ends, however it ends, releases the lock.
 
     Args:
         path: a file for the lock alone. It is created and stays: removing it would let two processes in.
-        waiting: called once if another process is inside; it may raise instead of waiting.
+        busy: if another process is inside, called once before waiting for it; or the text of an InputError.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
-    except Timeout:
-        waiting()
+    except Timeout as error:
+        if isinstance(busy, str):
+            raise InputError(busy) from error
+        busy()
         lock.acquire()
     try:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def alone(path: Path, message: str) -> Iterator[None]:
-    """Like `locked`, but raises an InputError with this message if another process is inside."""
-
-    def refuse() -> None:
-        raise InputError(message)
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path, refuse):
-        yield
 
 
 def available_cores() -> int:
@@ -124,12 +82,6 @@ def ahead(pool: Executor, job: Callable[[Item], Result], items: Iterable[Item], 
             future.cancel()
 
 
-def parent_pid() -> int | None:
-    """The process that started this worker, on the same machine; None if this process is not a worker."""
-    parent = multiprocessing.parent_process()
-    return None if parent is None else parent.pid
-
-
 def end_with_parent() -> None:
     """Makes a worker end by its parent alone; does nothing in a process that is not a worker.
 
@@ -138,20 +90,15 @@ def end_with_parent() -> None:
     worker kills itself as soon as its parent is gone.
     For workers that the parent starts directly: of one that is started by a fork server, that server is the parent.
     """
-    parent = parent_pid()
+    parent = multiprocessing.parent_process()
     if parent is None or any(thread.name == _THREAD_NAME for thread in threading.enumerate()):
         return
 
-    def end_if_orphan() -> None:
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     def watch() -> None:
-        while True:
-            end_if_orphan()
+        while os.getppid() == parent.pid:
             time.sleep(POLL_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_if_orphan()  # before any work starts
     threading.Thread(target=watch, name=_THREAD_NAME, daemon=True).start()

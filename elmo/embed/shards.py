@@ -24,7 +24,7 @@ from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, left_partials, sha256_of
-from elmo.common.processes import alone
+from elmo.common.processes import locked
 from elmo.common.progress import Meter
 from elmo.common.threads import torch_threads
 from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
@@ -199,7 +199,7 @@ def working_in(folder: Path) -> Iterator[None]:
         for path in left_partials(folder, f"**/*{PARQUET}"):
             path.unlink(missing_ok=True)
 
-    with alone(folder / LOCK, f"{folder}: another command writes shards there. Wait for it, or name another folder"):
+    with locked(folder / LOCK, f"{folder}: another command writes shards there. Wait for it, or name another folder"):
         tidy()
         try:
             yield

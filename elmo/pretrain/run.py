@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from rich.console import Console
@@ -15,9 +15,9 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.experiment_log import EventFile, check_project, start_wandb
+from elmo.common.event_file import EventFile
 from elmo.common.files import explain_full_disk, replacing
-from elmo.common.processes import alone
+from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.build import build_store
@@ -27,6 +27,9 @@ from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
 from elmo.pretrain.settings import Settings
 from elmo.pretrain.train import CurveRow, RunFolder, precision, require_finite, train
+
+if TYPE_CHECKING:
+    import wandb
 
 
 class Given(NamedTuple):
@@ -53,7 +56,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
         )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     if settings.wandb is not None:
-        check_project(settings.wandb)
+        _check_project(settings.wandb)
     given = _given(settings)  # loaded early, so that errors come before the text is read
     options = OBJECTIVES[settings.objective].options
     if given.model is None:
@@ -65,7 +68,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     store = build_store(wanted, settings.store or out / "store", console)
     busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
     full = f"{out}: no room left on this disk. Make room and run again: it continues from the last checkpoint"
-    with alone(out / "lock", busy), explain_full_disk(full):
+    with locked(out / "lock", busy), explain_full_disk(full):
         vocabulary = given.vocabulary or store.vocabulary()
         model = given.model or LanguageModel.random(options(settings, vocabulary), len(vocabulary), settings.seed)
         _pretrain(settings, model.to(device), vocabulary, given.taken, store, command, console)
@@ -170,7 +173,7 @@ def _watching(settings: Settings) -> Iterator[Callable[[CurveRow], None]]:
     with ExitStack() as logs:
         run = events = None
         if settings.wandb is not None:
-            run = logs.enter_context(start_wandb(settings.wandb, Path(settings.out), settings.identity()))
+            run = logs.enter_context(_wandb_run(settings))
         if settings.tensorboard:
             events = logs.enter_context(closing(EventFile(Path(settings.out) / "tensorboard", settings.identity())))
 
@@ -181,3 +184,24 @@ def _watching(settings: Settings) -> Iterator[Callable[[CurveRow], None]]:
                 events.values(row, row["step"])
 
         yield send
+
+
+def _check_project(project: str) -> None:
+    """Raises an InputError unless this can be the name of a project of wandb."""
+    import wandb
+
+    try:
+        wandb.Settings(project=project)
+    except wandb.errors.UsageError as error:
+        raise InputError(f"wandb: {error}. Choose another name") from error
+
+
+def _wandb_run(settings: Settings) -> wandb.Run:
+    """A new run on Weights & Biases."""
+    import wandb  # imported only when used: it takes a second
+
+    try:
+        return wandb.init(project=settings.wandb, dir=settings.out, config=settings.identity())
+    except wandb.errors.Error as error:
+        reason = str(error).rstrip(".")
+        raise InputError(f"wandb cannot start: {reason}. Run `wandb login`, or set WANDB_MODE=offline") from error

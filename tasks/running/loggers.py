@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from elmo.common.errors import interrupts_kept
-from elmo.common.experiment_log import EventFile, start_wandb
+from elmo.common.event_file import EventFile
 from elmo.common.progress import Reporter
 from tasks.running.config import Run
 from tasks.running.schema import LoggerConfig
 
+LONGEST = 64  # characters of a tag on Weights & Biases; names and groups may have twice as many
 WANDB_FOLDER, TENSORBOARD_FOLDER = ".wandb", ".tensorboard"  # below runs_dir
 
 
@@ -27,17 +28,20 @@ class _OnWandb:
         folder = (run.runs_dir / WANDB_FOLDER).absolute()
         folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
         os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
-        self._run = start_wandb(
-            config.project,
-            folder,
-            run.resolved,
+        import wandb  # imported only when used: it takes a second
+
+        self._run = wandb.init(
+            project=config.project,
+            dir=str(folder),
+            config=dict(run.resolved),
             entity=config.entity,
             mode=config.mode,  # type: ignore[arg-type]  # checked
-            run_id=run.fingerprint[:16],
-            name=name.title,
-            group=name.title.replace(f" seed {name.seed}", "", 1),
-            tags=(name.data, name.task, name.features),
-            quiet=True,
+            id=run.fingerprint[:16],  # stays the same when a stopped run is resumed
+            name=name.title[: 2 * LONGEST],
+            group=name.title.replace(f" seed {name.seed}", "", 1)[: 2 * LONGEST],
+            tags=[tag[:LONGEST] for tag in (name.data, name.task, name.features)],
+            resume="allow" if config.mode == "online" else None,  # `wandb sync` joins offline files of one id
+            settings=wandb.Settings(silent=True, console="off", login_timeout=30),
         )
         self._offline = config.mode == "offline"
         self._run.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again

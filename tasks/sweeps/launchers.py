@@ -6,14 +6,16 @@ import multiprocessing
 import os
 import re
 import signal
+import threading
 import warnings
+from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
-from elmo.common.processes import handling, interrupts_blocked
+from elmo.common.processes import interrupts_blocked
 
 # The extra that installs each launcher of another package, by Hydra's name for it.
 LAUNCHER_EXTRAS = {"joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray"}
@@ -27,13 +29,22 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception: handled like Ctrl-C, so that locks are released and workers end."""
 
 
-def sigterm_as_interrupt() -> AbstractContextManager[None]:
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
     """Raises Terminated for SIGTERM in the block, unless another handler, such as a cluster's, is set."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    return handling(signal.SIGTERM, stop, signal.SIG_DFL)
+    in_main_thread = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def end_children() -> None:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from elmo.bilm.encoder import CharacterEncoder
 from elmo.common.errors import InputError
-from elmo.common.processes import alone
+from elmo.common.processes import locked
 from elmo.embed.__main__ import main
 from elmo.embed.one_file import EmbedSettings
 from elmo.embed.shards import (
@@ -167,7 +167,7 @@ def test_a_wrong_line_is_named_and_the_other_files_are_written(texts, run, tmp_p
 
 def test_a_folder_that_cannot_be_used(texts, run, tmp_path):
     assert "expected a folder for shards, found a file" in run(texts, out=tmp_path / "texts" / "2020" / "a.txt")[1]
-    with alone(tmp_path / "out" / LOCK, ""):
+    with locked(tmp_path / "out" / LOCK, ""):
         status, printed = run(texts)
     assert status == 1
     assert "another command writes shards there" in printed

@@ -15,13 +15,12 @@ import wandb
 from elmo import load_bilm
 from elmo.bilm.weight_files import save_bilm
 from elmo.common.errors import InputError
-from elmo.common.experiment_log import start_wandb
 from elmo.pretrain import run
 from elmo.pretrain import train as train_module
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.language_model import LanguageModel
-from elmo.pretrain.run import pretrain
+from elmo.pretrain.run import _wandb_run, pretrain
 from elmo.pretrain.settings import Budget, Model, Settings, Training
 from elmo.pretrain.train import Position, RunFolder, learning_rate, train
 from tests.elmo.common.waiting import wait_for
@@ -135,7 +134,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from tests.elmo.pretrain.training_text import QUIET, settings
-from elmo.pretrain.run import pretrain
+from elmo.pretrain.run import _wandb_run, pretrain
 
 pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2])), ["out=DIR"], QUIET)
 """
@@ -315,4 +314,4 @@ def test_wandb_without_a_login(tmp_path, monkeypatch):
 
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(InputError, match=r"wandb cannot start: api_key .*WANDB_MODE=offline"):
-        start_wandb("project", tmp_path, {})
+        _wandb_run(settings(tmp_path / "none.txt", tmp_path / "out", wandb="project"))

@@ -237,17 +237,15 @@ def test_ctrl_c_passes_through(monkeypatch, tmp_path, home):
 class TestNames:
     def test_seeds_share_a_group_and_a_run_keeps_its_id(self, monkeypatch, tmp_path):
         started = []
-        monkeypatch.setattr(
-            "tasks.running.loggers.start_wandb", lambda *_, **named: started.append(named) or MagicMock()
-        )
+        monkeypatch.setattr("wandb.init", lambda **named: started.append(named) or MagicMock())
         asked = [[f"seed={seed}"] for seed in (1, 2)] + [["seed=1", "threads=2", "retry=failed"]]
         for words in asked:
             Logger(run_of(*PLAIN, "logger=wandb", f"runs_dir={tmp_path}", *words), Reporter("t", quiet=True))
         first, second, again = started
         assert first["group"] == second["group"] == "mini ner glove features.words.vectors=null"
         assert first["name"] != second["name"]
-        assert first["run_id"] == again["run_id"] != second["run_id"]
-        assert run_of(*PLAIN, "seed=1").fingerprint.startswith(first["run_id"])
+        assert first["id"] == again["id"] != second["id"]
+        assert run_of(*PLAIN, "seed=1").fingerprint.startswith(first["id"])
 
     @pytest.mark.parametrize(
         ("setting", "message"),
