@@ -40,8 +40,7 @@ examples:
   - runs of one name were made under different settings or read different files, so that they cannot be averaged;
   - the two that are compared have word vectors of one name and different content, or different recipes;
   - one mean mixes commits or trainings of word vectors, or runs had uncommitted changes in code or configuration;
-  - the two that are compared differ in more than their features, or, where both have the same parts (two biLMs), in
-    more than their weights and vectors;
+  - the two that are compared differ in more than their features;
   - two copies of one run have different scores, or python -m results.audit finds something in these runs, such as a
     score that is not what the run's own examples give, or a copied seed.
 The reasons are written to stderr. Without --check the status is 0 for any runs."""

@@ -19,14 +19,13 @@ ROUNDING = 0.005  # percent; largest difference between a score and the score of
 
 @dataclass(frozen=True)
 class ArmName:
-    """An arm: its title, a short one for narrow columns, its looks in figures, and what it shows if it is a control.
+    """An arm: its title, its looks in figures, and what it shows if it is a control.
 
     `size`: the setting that names vectors; the number of dimensions that ends their name ends the title, too.
     """
 
     title: str
     size: str = ""
-    short: str = ""
     colour: str = ""
     shape: Shape = "circle"
     shows: str = ""
@@ -127,12 +126,6 @@ def common_title(features: str, records: Iterable[RunRecord]) -> str:
     """The arm's name for people, with a size if it is the same in these records."""
     titles = {arm_title(features, record) for record in records}
     return titles.pop() if len(titles) == 1 else arm_title(features)
-
-
-def short_title(features: str) -> str:
-    """The arm's name where room is narrow."""
-    known = load_names().arms.get(features)
-    return (known.short if known else "") or features
 
 
 def controls_legend(arms: Iterable[str]) -> list[str]:

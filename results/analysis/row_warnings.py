@@ -4,14 +4,11 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from results.analysis.names import arm_title, with_training_names
+from results.analysis.names import arm_title
 from results.analysis.rows import WARNED, Row, unlike_vectors
-from results.records.identity import Parts, differences, flattened
+from results.records.identity import differences
 from results.records.record import RunRecord
-
-NAMES = ("features.name", "features.title", "task.title")  # no settings, like keys that end in `.warning`
-# Settings that choose the vectors; the other settings of features say how the vectors are used.
-SOURCES = ("weights", "vectors", "dim", "untrained", "untrained_seed", "model")
+from results.records.settings import settings_of
 
 LEARNED_NOTHING = (
     "(one class for all test examples, or a score of 0), so gains over it or of it mean nothing. Try more epochs or "
@@ -69,8 +66,8 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
         if unlike := unlike_vectors(first, other):
             warnings.append((f"{where}: no gain, because {unlike}", True))
         elif arm == second and first.recipe == other.recipe:
-            keys, wrong = _arm_differences(first.records[0], other.records[0], wanted)
-            warnings += [(f"{where}: arms differ in {', '.join(keys)}", wrong)] * bool(keys)
+            keys = _arm_differences(first.records[0], other.records[0], wanted)
+            warnings += [(f"{where}: arms differ in {', '.join(keys)}", True)] * bool(keys)
         elif arm == second and first.label == other.label:
             text = f"{where}: no gain, because their recipes differ: {first.recipe} and {other.recipe}"
             warnings.append((text, True))
@@ -91,45 +88,14 @@ def _listed(name: str, numbers: Collection[int]) -> str:
     return f"{name}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
 
 
-def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str]) -> tuple[list[str], bool]:
-    """The settings in which two arms differ unexpectedly, and whether that makes their gain doubtful.
+def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str]) -> list[str]:
+    """The settings and data in which two arms differ beside their features.
 
-    Arms of different kinds (with a biLM and without) always differ in `features`. Arms of the same kind should differ
-    in their weights or vectors. If they share those, the comparison is between settings: reported, but not wrong.
+    A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     """
-    sides = _settings_and_content(first), _settings_and_content(second)
-    found = differences(*sides)
-    # A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
-    # Other features may set it in their own file, though.
-    other_file = first.identity.features != second.identity.features
-    keys = [
-        key for key, values in found.items() if "absent" not in values or (other_file and key.startswith("features."))
+    sides = ({**settings_of(own), "data": own.data_hashes, "metric": own.metric} for own in (first, second))
+    return [
+        key
+        for key, values in differences(*sides).items()
+        if "absent" not in values and not key.startswith("features.") and key not in wanted
     ]
-    keys = [key for key in keys if not key.startswith("recipes.")]
-    keys = [key for key in keys if key not in (*NAMES, *wanted) and not key.endswith(".warning")]
-    other = [key for key in keys if key.split(".")[0] not in ("features", "vectors", "weights", "transformer")]
-    if _feature_parts(sides[0]) != _feature_parts(sides[1]):
-        return other, True
-    of_arm = [key for key in keys if key not in other]
-    sources = [key for key in of_arm if not key.startswith("features.") or key.split(".")[-1] in SOURCES]
-    settings = [key for key in keys if key not in sources]
-    return settings, bool(other or sources)
-
-
-def _settings_and_content(record: RunRecord) -> Parts:
-    """A run's settings and content hashes by the keys that a user types, without paths of data and classes.
-
-    The fingerprint's own copy of settings, which only runs with a user's YAML have, writes lists as text.
-    """
-    return {
-        **{key: record.settings(key) for key in ("features", "trainer")},
-        "task": {key: value for key, value in record.settings("task").items() if key != "_target_"},
-        "data.reader": record.settings("data").get("reader", {}),
-        **{key: value for key, value in with_training_names(record.fingerprinted).items() if key != "settings"},
-        "metric": record.metric,
-    }
-
-
-def _feature_parts(parts: Parts) -> set[str]:
-    """The parts of the features, such as words and characters."""
-    return {key.split(".")[1] for key in flattened(parts) if key.startswith("features.") and key.count(".") > 1}

@@ -40,7 +40,7 @@ class FoundRecord:
     @property
     def runs_dir(self) -> Path:
         """The folder of runs that it is in."""
-        return self.path.parents[: len(record_path(Path(), self.record.identity).parts)][-1]
+        return self.path.parents[len(record_path(Path(), self.record.identity).parts) - 1]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ def collect(folders: Iterable[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
     found: list[FoundRecord] = []
     findings: list[Finding] = []
-    for path in _record_files(folders, findings):
+    files = {
+        os.path.realpath(path): path for folder in folders for path in folder.rglob(RECORD_NAME)
+    }  # folders may overlap
+    for path in sorted(files.values()):
         try:
             found.append(FoundRecord(path, read_record(path)))
         except RecordUnreadable as error:
@@ -63,21 +66,6 @@ def collect(folders: Iterable[Path]) -> Collection:
         except OSError as error:
             findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
     return Collection(_without_copies(found, findings), findings)
-
-
-def _record_files(folders: Iterable[Path], findings: list[Finding]) -> list[Path]:
-    def refused(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            text = f"{error.filename}: expected a folder that can be read, found: {error.strerror}"
-            findings.append(Finding("unreadable", text, wrong=True))
-
-    files: dict[str, Path] = {}  # by resolved path: folders may overlap
-    for folder in folders:
-        for place, _, names in os.walk(folder, onerror=refused):
-            if RECORD_NAME in names:
-                path = Path(place, RECORD_NAME)
-                files.setdefault(os.path.realpath(path), path)
-    return sorted(files.values())
 
 
 def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> list[FoundRecord]:

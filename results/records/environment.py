@@ -4,6 +4,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,10 +47,8 @@ def describe_environment(
 
     versions = {}
     for name in packages:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     commit, dirty = commit_state()
     return Environment(
         python=platform.python_version(),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from elmo.common.files import parse_json, read_json, replacing, write_json
 from results.records.typed_json import decode, is_number
@@ -15,7 +15,6 @@ from results.records.typed_json import decode, is_number
 Example = Mapping[str, float]
 SCHEMA = 1
 DIGITS = 3  # of confidences
-Line = TypeVar("Line")
 
 
 class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
@@ -37,21 +36,6 @@ class Prediction:
     example: Mapping[str, object]
     gold: Mapping[str, object]
     predicted: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """How certain a run is of its predictions for a split, and whether they are right.
-
-    Attributes:
-        split: "dev" or "test".
-        examples: For each example, in the order of the split, and each part of its prediction: the probability, to
-            three digits, and 1 if the part is right, else 0. A label or an answer is one part; tags have one for each
-            predicted span, so that an example may have none.
-    """
-
-    split: str
-    examples: Sequence[Sequence[Sequence[float]]]
 
 
 def write_examples(path: Path, fingerprint: str, scores: Sequence[Example]) -> None:
@@ -162,15 +146,6 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
     Raises:
         ExamplesUnreadable: The file exists, but no run with this fingerprint wrote it.
     """
-    return _read_lines(Prediction, path, fingerprint)
-
-
-def read_confidences(path: Path, fingerprint: str) -> list[Confidence] | None:
-    """How certain a run is of its predictions, by split; arguments, None and errors as for `read_predictions`."""
-    return _read_lines(Confidence, path, fingerprint)
-
-
-def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | None:
     remedy = "restore the file from a copy, or delete its folder and run again"
     try:
         with gzip.open(path, "rb") as file:
@@ -178,12 +153,12 @@ def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | 
         if not lines:
             raise ValueError("an empty file")
         _check_fingerprint(path, lines[0], fingerprint, remedy)
-        return [decode(kind, line) for line in lines[1:]]
+        return [decode(Prediction, line) for line in lines[1:]]
     except FileNotFoundError:
         return None
     except ExamplesUnreadable:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as error:  # cut short, or not JSON
         raise ExamplesUnreadable(
-            f"{path}: expected {kind.__name__.lower()}s, a JSON object a line, found: {error}; {remedy}"
+            f"{path}: expected predictions, a JSON object a line, found: {error}; {remedy}"
         ) from error

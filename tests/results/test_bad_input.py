@@ -56,13 +56,6 @@ def one_identity_two_settings(runs):
     return "runs that differ in trainer.lr are not averaged", True
 
 
-def folder_that_refuses(runs):
-    """Root may read anything, so that the refusal is played."""
-    folder = runs / "locked"
-    folder.mkdir()
-    return f"{folder}: expected a folder that can be read, found: Permission denied", True
-
-
 def with_details(runs, details):
     path = save(runs, make_record(70.0, seed=2))
     path.write_text(path.read_text().replace('"details": {}', f'"details": {details}'))
@@ -88,13 +81,6 @@ def integer_of_10000_digits(runs):
 def half_a_character(runs):
     found = with_details(runs, '{"\\ud800": 1}')
     return f"{found}: expected one whole JSON object, found: 'utf-8' codec", True
-
-
-def link_to_itself(runs):
-    path = save(runs, make_record(70.0, seed=2))
-    path.unlink()
-    path.symlink_to(path)
-    return f"{path}: Too many levels of symbolic links", True
 
 
 def pipe(runs):
@@ -141,25 +127,16 @@ HOSTILE = [
     endless_brackets,
     integer_of_400_digits,
 ]
-HOSTILE += [integer_of_10000_digits, half_a_character, link_to_itself, pipe]
+HOSTILE += [integer_of_10000_digits, half_a_character, pipe]
 MISNAMED = [limit_taken_out, variant_edited, other_arm_s_name]
 BAD = [cut_short, score_edited, examples_of_another_run, one_identity_two_scores]
-BAD += [one_identity_two_settings, folder_that_refuses]
+BAD += [one_identity_two_settings]
 BAD += [examples_with_endless_brackets, examples_with_an_integer_of_400_digits, *HOSTILE, *MISNAMED]
 
 
 @pytest.fixture(params=BAD, ids=lambda spoil: spoil.__name__)
-def spoilt(request, good, monkeypatch):
-    reason, wrong = request.param(good)
-    really = os.scandir
-
-    def scandir(path):
-        if str(path).endswith("locked"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return really(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    return good, reason, wrong
+def spoilt(request, good):
+    return good, *request.param(good)
 
 
 def test_the_table_names_it_and_shows_the_rest(capsys, spoilt):
@@ -194,9 +171,9 @@ def test_the_status_names_it_and_shows_the_rest(capsys, good, spoil):
 @pytest.mark.parametrize("spoil", MISNAMED, ids=lambda spoil: spoil.__name__)
 def test_it_is_not_published(good, tmp_path, spoil):
     reason, _ = spoil(good)
-    outcomes = publish_runs([good], tmp_path / "published")
-    assert [reason in outcome.text for outcome in outcomes if outcome.kind == "refused"] == [True]
-    assert sum(outcome.kind == "added" for outcome in outcomes) == 2
+    lines = publish_runs([good], tmp_path / "published")
+    assert [reason in line for line in lines if line.startswith("refused")] == [True]
+    assert sum(line.startswith("added") for line in lines) == 2
 
 
 def test_with_a_published_record_that_cannot_be_read_nothing_is_published(good, tmp_path, capsys):
@@ -227,14 +204,6 @@ def test_a_hostile_lock_or_list_of_runs_does_not_end_the_status(capsys, good, co
     out = capsys.readouterr().out
     assert "bad.json: expected the list of a sweep's runs" in out
     assert "runs of no sweep: 2 of 2 done" in out
-
-
-def test_a_file_in_place_of_the_folder_is_named(capsys, tmp_path):
-    (tmp_path / "runs").write_text("")
-    results.table.main(["--runs", str(tmp_path / "runs")])
-    assert f"{tmp_path}/runs: expected a folder that can be read, found: Not a directory" in capsys.readouterr().out
-    status, page = run_report(tmp_path / "runs")
-    assert (status, "Not a directory" in page) == (1, True)
 
 
 def test_only_bad_records_still_make_a_page_that_names_them(tmp_path):

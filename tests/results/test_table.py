@@ -108,52 +108,6 @@ def test_check_fails_with_the_reason_and_without_it_the_status_is_0(capsys, good
     assert run_table(capsys, "--runs", good)[0] == 0
 
 
-def save_arm(runs, name, elmo, dropout=0.5, weights="ab" * 32, variant=None):
-    """A run of features that have a biLM, or none."""
-    record = make_record(90.0, features=name, variant=variant or {})
-    config = record.config | {"features": {"name": name, "elmo": elmo, "dropout": dropout}}
-    save(runs, replace(record, fingerprinted=record.fingerprinted | {"weights": weights}, config=config))
-
-
-BILM = {"weights": "small", "places": ["input", "output"], "l2": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("other", "status", "reason"),
-    [
-        ({"elmo": {**BILM, "weights": "own"}, "weights": "cd" * 32}, 0, None),
-        (
-            {"elmo": {**BILM, "weights": "own", "places": ["input"], "l2": 0.1}, "weights": "cd" * 32},
-            1,
-            "+ ELMo and mybilm: arms differ in features.elmo.l2, features.elmo.places",
-        ),
-        ({"elmo": BILM, "dropout": 0.1, "weights": "cd" * 32}, 1, "arms differ in features.dropout"),
-        ({"elmo": {**BILM, "places": ["input"]}}, 0, "+ ELMo and mybilm: arms differ in features.elmo.places"),
-        ({"elmo": None, "dropout": 0.1, "weights": None}, 0, None),
-    ],
-    ids=["other weights", "and other settings", "and another dropout", "other settings alone", "no biLM at all"],
-)
-def test_a_comparison_names_what_else_its_arms_differ_in(capsys, tmp_path, other, status, reason):
-    """Two biLMs may differ in what they are; where they are the same one, the settings are what the arms are."""
-    save_arm(tmp_path, "elmo", BILM)
-    save_arm(tmp_path, "mybilm", **other)
-    found, out, err = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "mybilm", "--check")
-    assert found == status
-    assert "arms differ" not in out if reason is None else reason in out
-    assert ("arms differ" in err) == (status == 1)
-
-
-def test_a_setting_that_older_runs_do_not_have_yet_is_no_difference(capsys, tmp_path):
-    save_arm(tmp_path, "elmo", BILM)
-    save_arm(tmp_path, "elmo", {**BILM, "l2": 0.1, "by_sentence": False}, variant={"features.elmo.l2": 0.1})
-    out = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "elmo features.elmo.l2=0.1")[1]
-    assert "90.00 (1)" in out
-    assert "arms differ" not in out
-    save_arm(tmp_path, "mybilm", {**BILM, "by_sentence": True})  # of another file, which may have set it
-    out = run_table(capsys, "--runs", tmp_path, "--compare", "elmo", "mybilm")[1]
-    assert "+ ELMo and mybilm: arms differ in features.elmo.by_sentence\n" in out
-
-
 def test_a_list_in_the_fingerprint_of_a_users_features_is_no_difference(capsys, tmp_path):
     """The fingerprint of a user's YAML has the settings, too, with lists as text."""
     for name, own in (("glove", {}), ("mine", {"settings": {"task.maxout": "[64,32]", "trainer.lr": 0.001}})):

@@ -10,7 +10,7 @@ import pytest
 from elmo.common.errors import InputError
 from results.audit import audit
 from results.records.collect import FoundRecord
-from results.records.example_scores import read_confidences, read_examples
+from results.records.example_scores import read_examples
 from results.records.identity import CONFIDENCES_NAME, RECORD_NAME, also_name
 from results.records.record import read_record, write_record
 from tasks.run import run
@@ -114,12 +114,13 @@ def test_the_files_are_among_the_inputs(place, found):
 
 
 def test_confidences_are_those_of_the_predicted_entities(ended, found):
-    (dev, test) = read_confidences(found.path.with_name(CONFIDENCES_NAME), found.record.fingerprint)
-    assert (dev.split, test.split) == ("dev", "test")
+    lines = gzip.decompress(found.path.with_name(CONFIDENCES_NAME).read_bytes()).splitlines()
+    header, dev, test = map(json.loads, lines)
+    assert (header["fingerprint"], dev["split"], test["split"]) == (found.record.fingerprint, "dev", "test")
     scores = read_examples(found.path.with_name("examples.json.gz"), found.record.fingerprint)
-    for parts, score in zip(test.examples, scores, strict=True):
+    for parts, score in zip(test["examples"], scores, strict=True):
         assert (len(parts), sum(right for _, right in parts)) == (score["tp"] + score["fp"], score["tp"])
-    shares = [share for parts in (*dev.examples, *test.examples) for share, _ in parts]
+    shares = [share for parts in (*dev["examples"], *test["examples"]) for share, _ in parts]
     assert all(0 <= share <= 1 and round(share, 3) == share for share in shares)
     assert len(set(shares)) > 3
     packed = found.path.with_name(CONFIDENCES_NAME).read_bytes()
