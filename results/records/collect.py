@@ -40,7 +40,7 @@ class FoundRecord:
     @property
     def runs_dir(self) -> Path:
         """The folder of runs that it is in."""
-        return self.path.parents[len(record_path(Path(), self.record.identity).parts) - 1]
+        return self.path.parents[: len(record_path(Path(), self.record.identity).parts)][-1]
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ def collect(folders: Iterable[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
     found: list[FoundRecord] = []
     findings: list[Finding] = []
-    files = {
-        os.path.realpath(path): path for folder in folders for path in folder.rglob(RECORD_NAME)
-    }  # folders may overlap
+    paths = (path for folder in folders for path in folder.rglob(RECORD_NAME))
+    files = {os.path.realpath(path): path for path in paths}  # folders may overlap
     for path in sorted(files.values()):
         try:
             found.append(FoundRecord(path, read_record(path)))
