@@ -333,7 +333,7 @@ def test_all_paths_of_the_benchmark_for_a_gpu_give_the_layers_of_the_anchor(monk
         bilm_gpu.batch_rows("tiny", unclipped, clipped)
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_make_bench_prints_nothing_but_json(tmp_path):
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
@@ -352,7 +352,7 @@ def test_make_bench_prints_nothing_but_json(tmp_path):
     assert [row["what"] for row in json.loads(done.stdout)["rows"]][:2] == ["CRF likelihood", "CRF decoding"]
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_elmo_embed_runs_as_a_user_runs_it(tmp_path):
     save_bilm(random_bilm("tiny", seed=1), tmp_path / "weights.safetensors")
     assert embed.embedding(tmp_path, text.sentences(2), CPU) > 0

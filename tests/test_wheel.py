@@ -13,7 +13,7 @@ import pytest
 
 from elmo import random_bilm, save_bilm
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.processes
 
 
 def call(*command, **keywords):

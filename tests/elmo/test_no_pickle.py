@@ -34,9 +34,10 @@ def unpickling(source):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] in UNPICKLERS]
         elif isinstance(node, ast.ImportFrom):
-            allowed = HARMLESS if only_as_a_restricted_base(source) else HARMLESS - {"_Unpickler"}
-            harmless = all(alias.name in allowed and alias.asname is None for alias in node.names)
-            found += [node.module] if (node.module or "").split(".")[0] in UNPICKLERS and not harmless else []
+            if (node.module or "").split(".")[0] in UNPICKLERS:
+                allowed = HARMLESS if only_as_a_restricted_base(source) else HARMLESS - {"_Unpickler"}
+                harmless = all(alias.name in allowed and alias.asname is None for alias in node.names)
+                found += [] if harmless else [node.module]
             found += ["torch.load"] if node.module == "torch" and any(a.name == "load" for a in node.names) else []
         elif isinstance(node, ast.Call):
             keywords = {keyword.arg: keyword.value for keyword in node.keywords}

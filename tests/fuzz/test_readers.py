@@ -11,7 +11,7 @@ from tests.fuzz.damage import damaged
 from tests.fuzz.readers import READERS, fuzzer_of
 from tests.fuzz.reading import MEMORY, Fuzzer, Reader
 
-CASES = 100  # of each reader; all take about 40 seconds
+CASES = 40  # of each reader
 
 
 @pytest.mark.parametrize("reader", [reader for reader in READERS if not reader.apart], ids=str)
@@ -21,6 +21,7 @@ def test_damaged_files_are_explained(reader, tmp_path):
     assert {number: problem for number, problem in problems.items() if problem} == {}
 
 
+@pytest.mark.processes
 def test_libraries_that_may_end_the_process_do_not(repository):
     names = [reader.name for reader in READERS if reader.apart]
     command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), *names]

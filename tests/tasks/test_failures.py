@@ -208,6 +208,7 @@ class TestElsewhere:
             "predictions.jsonl.gz",
         }
 
+    @pytest.mark.processes
     def test_only_one_of_two_processes_does_the_run(self, place, tmp_path):
         processes = [start(place, tmp_path, "trainer.epochs=30") for _ in range(2)]
         said = [process.communicate(timeout=120)[1] for process in processes]

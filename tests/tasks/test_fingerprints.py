@@ -67,7 +67,7 @@ def add_an_expected_count(root):
     edited(root, "conf/task/ner.yaml", "tokens: 203621}", "tokens: 203621, entities: 23499}")
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_published_fingerprints_survive_growth(tmp_path):
     """With a copy of the code that has grown."""
     for name in ("conf", "elmo", "tasks", "results"):

@@ -183,6 +183,7 @@ class TestBuilding:
             file.write("/* changed */\n")
         assert c_library._cache_key(compiler) != before
 
+    @pytest.mark.processes
     def test_processes_at_once(self, library_cache):
         code = "from elmo.kernels.in_c import bilm; assert bilm() is not None"
         running = [subprocess.Popen([sys.executable, "-c", code], env=os.environ) for _ in range(2)]

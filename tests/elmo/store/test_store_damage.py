@@ -200,7 +200,7 @@ def stop_while_writing(store):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_a_stopped_writer_is_waited_for_a_stated_time_only(tmp_path, monkeypatch):
     code = "import sys; from tests.elmo.store.test_store_damage import *; stop_while_writing(sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])

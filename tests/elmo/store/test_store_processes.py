@@ -50,6 +50,7 @@ class Absent(filling.Slow):
 
 
 class TestShelf:
+    @pytest.mark.processes
     def test_rows_that_others_wrote_are_seen(self, tmp_path):
         """By a shelf that mapped the file before they were there."""
         store = tmp_path / "store"
@@ -81,7 +82,7 @@ class TestNoRoom:
         assert found["right"]
         assert "cannot write there: " in found["said"][-1]
 
-    @pytest.mark.integration
+    @pytest.mark.processes
     def test_a_read_only_disk_is_read(self, tmp_path):
         disk = mount_point(tmp_path)
         filling.fill(disk / "store")
@@ -148,6 +149,7 @@ class TestProcesses:
         assert (taken == 3).all()
         assert check(tmp_path / "store") == tokens + 1
 
+    @pytest.mark.processes
     def test_two_at_once_share_the_work(self, tmp_path):
         store = tmp_path / "store"
         processes = [start_filling(store, 0.05) for _ in range(2)]

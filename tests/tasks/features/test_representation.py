@@ -80,7 +80,7 @@ def test_layers_of_changed_code_are_not_those_of_before(folder, alone, tmp_path)
     assert first != second
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_it_runs_is_stored_and_its_record_says_what_it_is(folder, command, monkeypatch):
     """In a process of its own, as CONTRIBUTING starts it, and with another seed in this one."""
     monkeypatch.setenv("ELMO_STORE", str(folder / "store"))

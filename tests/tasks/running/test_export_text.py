@@ -61,7 +61,7 @@ def test_help_shows_how_to_tune_a_bilm(capsys):
     assert "elmo.pretrain init=small" in capsys.readouterr().out
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_a_closed_pipe_ends_it_without_a_message():
     """As in `python -m tasks.text task=ner | head -1`."""
     reading, writing = os.pipe()

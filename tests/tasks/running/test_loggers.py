@@ -107,6 +107,7 @@ class TestOffline:
         calm = read_record(path_of(tmp_path / "calm", "elmo_tiny", **VARIANT))
         assert (outcome(calm), calm.fingerprint) == (outcome(record), record.fingerprint)
 
+    @pytest.mark.processes
     def test_a_failed_run_is_marked_as_failed(self, place, tmp_path, home):
         process = start(place, tmp_path, *SETTINGS, "logger.mode=offline", "trainer.lr=1e30", "trainer.grad_norm=null")
         _, err = process.communicate(timeout=120)
@@ -117,6 +118,7 @@ class TestOffline:
         assert summary["status"] == "failed"
         assert summary["error"]["type"] == "NonFiniteLoss"
 
+    @pytest.mark.processes
     def test_warns_once_if_online_without_a_login(self, place, tmp_path, home):
         process = start(place, tmp_path, *SETTINGS)
         _, err = process.communicate(timeout=120)

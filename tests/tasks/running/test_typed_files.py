@@ -65,7 +65,7 @@ class TestAccepted:
         config = typed_config(["data=mine.yaml", "data.reader.comments=false", "+data.reader.ragged=true"])
         assert config.variant == {"data.reader.comments": False, "data.reader.ragged": True}
 
-    @pytest.mark.integration
+    @pytest.mark.processes
     def test_a_sweep_over_two_files(self, kept_workers, command, write, tmp_path):
         """Other processes read the files too, in the folder of this sweep."""
         write(SHIPPED, "a.yaml")

@@ -367,7 +367,7 @@ class TestOwn:
         (path,) = (tmp_path / "runs").rglob("record.json")
         assert read_record(path).limit == 4
 
-    @pytest.mark.integration
+    @pytest.mark.processes
     def test_it_runs_and_resumes_under_every_launcher(self, own, command, tmp_path):
         """One by one, side by side, and as submitit would hand the runs to SLURM."""
         tiny = [f"experiment={own}", *TINY, "features=glove"]

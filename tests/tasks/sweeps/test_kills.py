@@ -15,7 +15,7 @@ from results.records.progress import LOCK_NAME, is_locked, read_lock
 from tests.tasks.making import SMALL
 from tests.tasks.user import outcomes
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.processes
 
 SETTINGS = ["device=cpu", "task.hidden=8", *SMALL, "features.elmo.untrained=true", "features.elmo.weights=tiny"]
 SETTINGS += ["limit=60", "trainer.patience=null", "features=glove,elmo"]
@@ -94,26 +94,56 @@ def left_behind(runs):
     return [path for path in strange if path.parent.name != ".sweep"], sorted(lists)
 
 
-@pytest.mark.parametrize(
-    ("settings", "kills"),
-    [
-        (["trainer.epochs=12", "seed=1,2"], 3),
-        pytest.param(["trainer.epochs=40", "seed=1,2,3,4"], 20, marks=pytest.mark.slow),
-    ],
-    ids=["three", "twenty"],
-)
-def test_kills_change_no_record(command, tmp_path, settings, kills):
-    """Starts the sweep, kills something, starts it again where that has ended it; then a plain re-run."""
+def all_done(runs, last, calm):
+    """What must hold after the last command, however often others were killed before."""
+    err = last.end()
+    assert last.process.returncode == 0, err
+    assert outcomes(runs) == outcomes(calm), err
+    strange, lists = left_behind(runs)
+    assert strange == [], err
+    return err, lists
+
+
+@pytest.fixture
+def calm(command, tmp_path):
+    """Runs a sweep that nothing disturbs, and returns its folder."""
+
+    def run(*settings):
+        code, _, err = command("-m", f"runs_dir={tmp_path / 'calm'}", *SETTINGS, *settings)
+        assert code == 0, err
+        return tmp_path / "calm"
+
+    return run
+
+
+def test_each_kind_of_kill_changes_no_record(calm, tmp_path):
+    """The parent alone, then all processes; then one worker, as when memory runs out: the sweep continues by itself."""
+    runs, settings = tmp_path / "killed", ["trainer.epochs=6", "seed=1,2"]
+    before = []
+    for victim in ("parent", "group"):
+        before.append(Sweep(runs, [*settings, *SIDE_BY_SIDE]))
+        before[-1].wait_for_work()
+        before[-1].kill(victim, random)
+        before[-1].end(orphans=victim == "parent")
+    last = Sweep(runs, [*settings, *SIDE_BY_SIDE])
+    last.wait_for_work()
+    last.kill("worker", random)
+    err, _ = all_done(runs, last, calm(*settings))
+    for sweep in before:  # not earlier: a re-run must do with what is left of them
+        sweep.clean_up()
+    assert "tasks.run: a process was killed in the middle of its run; the sweep continues" in err
+
+
+@pytest.mark.slow
+def test_twenty_kills_change_no_record(calm, tmp_path):
+    """Starts the sweep, kills something at a random moment, starts it again where that has ended it; then a re-run."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"the random seed of this test is {seed}")
     choice = random.Random(seed)
-    code, _, err = command("-m", f"runs_dir={tmp_path / 'calm'}", *SETTINGS, *settings)
-    assert code == 0, err
-    runs = tmp_path / "killed"
-    victims = [("worker", "parent", "group")[kill % 3] for kill in range(kills)]
+    runs, settings = tmp_path / "killed", ["trainer.epochs=40", "seed=1,2,3,4"]
+    victims = [("worker", "parent", "group")[kill % 3] for kill in range(20)]
     choice.shuffle(victims)
-    sweep = None
-    said, orphaned = [], []
+    sweep, before = None, []
     for victim in victims:
         if sweep is None:
             sweep = Sweep(runs, [*settings, *SIDE_BY_SIDE])
@@ -124,32 +154,15 @@ def test_kills_change_no_record(command, tmp_path, settings, kills):
             time.sleep(choice.uniform(0, 6))  # while it starts
         sweep.kill(victim, choice)
         if victim != "worker" or not sweep.running():
-            said.append(sweep.end(orphans=victim == "parent"))
-            orphaned.append(sweep)
+            sweep.end(orphans=victim == "parent")
+            before.append(sweep)
             sweep = None
     if sweep is not None:
-        said.append(sweep.end())
-    last = Sweep(runs, [*settings, *SIDE_BY_SIDE])
-    said.append(last.end())
-    for sweep in orphaned:  # not before: a re-run must do with what is left of them
+        sweep.end()
+    _, lists = all_done(runs, Sweep(runs, [*settings, *SIDE_BY_SIDE]), calm(*settings))
+    for sweep in before:
         sweep.clean_up()
-    assert last.process.returncode == 0, said
-    assert outcomes(runs) == outcomes(tmp_path / "calm"), said
-    strange, lists = left_behind(runs)
-    assert strange == [], said
     assert len(lists) == 1, lists
-
-
-def test_a_killed_worker_does_not_stop_the_others(tmp_path):
-    """As when memory runs out: the sweep continues by itself, with the killed run too."""
-    sweep = Sweep(tmp_path, ["trainer.epochs=12", *SIDE_BY_SIDE])
-    sweep.wait_for_work()
-    sweep.kill("worker", random)
-    err = sweep.end()
-    assert sweep.process.returncode == 0, err
-    assert "tasks.run: a process was killed in the middle of its run; the sweep continues" in err
-    assert [outcome[0] for outcome in outcomes(tmp_path).values()] == ["finished"] * 2
-    assert left_behind(tmp_path)[0] == []
 
 
 def test_sigterm_to_the_parent_ends_its_workers(tmp_path):

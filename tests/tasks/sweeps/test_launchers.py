@@ -93,7 +93,7 @@ def test_the_sweep_says_where_runs_on_a_cluster_print(tmp_path, monkeypatch):
     assert where_to_look(ray) == f"Logs: /scratch/ray/session_latest/logs on each machine. {follow}"
 
 
-@pytest.mark.integration
+@pytest.mark.processes
 def test_the_sweep_prints_a_line_for_each_run_that_writes_to_a_log(command, tmp_path):
     """With submitit on this machine, which writes the output of a run to a log as SLURM does."""
     settings = ["hydra/launcher=submitit_local", f"{WORD_COLUMN}=0,{NO_COLUMN}", f"runs_dir={tmp_path}", *TINY]

@@ -286,6 +286,7 @@ class TestSideBySide:
         assert (code, err.strip().partition(". ")[0]) == (0, "sweep  0 runs finished, 2 were done already")
         assert not left.exists()
 
+    @pytest.mark.processes
     def test_ctrl_c_stops_all_and_the_same_command_continues(self, command, tmp_path):
         settings = ["limit=40", "trainer.epochs=30", "trainer.patience=null", "features=glove,elmo"]
         process = start(tmp_path, *SIDE_BY_SIDE, *settings)
