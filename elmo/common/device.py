@@ -1,9 +1,11 @@
-"""Devices: the choice of one, copies to and from it, and full single precision on it."""
+"""Devices: the choice of one, copies to and from it, full single precision on it, and the peak of its memory."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +23,7 @@ from torch import Tensor
 from elmo.common.errors import InputError
 
 CHOICES = ("auto", "cpu", "cuda")
+PROCESS = Path("/proc/self")  # Linux only
 
 
 def choose_device(name: str) -> torch.device:
@@ -99,3 +102,23 @@ def _held_place() -> tuple[int, FileLock]:
             lock.acquire(blocking=False)
             return place, lock
     raise AssertionError("numbers do not end")
+
+
+def forget_peak(device: torch.device) -> None:
+    """Resets the peak of the memory to the current use: in a sweep one process does several runs."""
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError):  # if it fails, the peak is that of the process since its start
+        (PROCESS / "clear_refs").write_text("5")
+
+
+def peak_mb(device: torch.device) -> float:
+    """The peak of the memory since `forget_peak` in megabytes: of a GPU, else of the process."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    with suppress(OSError, KeyError):
+        status = dict(line.split(":", 1) for line in (PROCESS / "status").read_text().splitlines())
+        return round(int(status["VmHWM"].split()[0]) / 2**10, 1)
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from elmo.common.device import own_device
+from elmo.common.device import forget_peak, own_device, peak_mb
 from elmo.common.errors import InputError, excerpt, interrupts_kept
 from elmo.common.files import plain_json
 from elmo.common.progress import Reporter
@@ -45,7 +45,6 @@ from tasks.running.loggers import Logger
 from tasks.running.predict import LoadedModel, predictor
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights
 from tasks.task import Task
-from tasks.training.peak_memory import forget_peak, peak_mb
 from tasks.training.trainer import FitsItself, FitState, TaskModel, Trainer
 
 FEW_STEPS = 2  # warn if an epoch has no more steps than this

@@ -7,13 +7,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
 from results.records.group_files import add_groups
 from results.records.metric import Grouping
 from tasks.data.datasets import hash_of_files
-from tasks.squad.data import SquadReader, read_squad
+from tasks.squad.task import SquadReader, read_squad
 
 SEEN = 0.5  # an article counts as seen from this share of its paragraphs on
 
@@ -28,17 +29,12 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("squad", metavar="DEV.json", type=Path, help="the SQuAD 1.1 file that runs were tested on")
     parser.add_argument("texts", metavar="TEXT", nargs="+", help=".txt, .gz or .xz files, or folders of them")
-    parser.add_argument(
-        "--groups",
-        metavar="RUNS",
-        type=Path,
-        help="keep it in RUNS/test_sets, for results.breakdown and the report",
-    )
+    parser.add_argument("--groups", metavar="RUNS", type=Path, help="keep it in RUNS/test_sets, for results.breakdown")
     options = parser.parse_intermixed_args(given)
-    return exit_status("tasks.squad.overlap", lambda: print("\n".join(_report(options))))
+    return exit_status("tasks.squad.overlap", lambda: _show(options))
 
 
-def _report(options: argparse.Namespace) -> list[str]:
+def _show(options: argparse.Namespace) -> None:
     examples = read_squad(options.squad, "test", SquadReader())
     paragraphs = list(dict.fromkeys((e.passage.title, e.passage.context) for e in examples))
     if not paragraphs:
@@ -48,19 +44,16 @@ def _report(options: argparse.Namespace) -> list[str]:
     by_article: dict[str, list[bool]] = defaultdict(list)
     for (title, _), overlap in overlaps.items():
         by_article[title].append(overlap)
-    articles, share = list(by_article.values()), sum(overlaps.values()) / len(overlaps)
-    touched, seen = sum(map(any, articles)), sum(sum(article) / len(article) >= SEEN for article in articles)
-    lines = [
-        f"{sum(overlaps.values()):,} of {len(overlaps):,} paragraphs ({share:.1%}) share {WINDOW} characters in a row "
-        "with the text",
-        f"{touched} of {len(articles)} articles have such a paragraph; in {seen} at least {SEEN:.0%} of them are",
-    ]
+    seen = sum(fmean(article) >= SEEN for article in by_article.values())
+    print(
+        f"{sum(overlaps.values()):,} of {len(overlaps):,} paragraphs share {WINDOW} characters in a row with the text; "
+        f"in {seen} of {len(by_article)} articles at least {SEEN:.0%} of the paragraphs do"
+    )
     if options.groups:
         of = [0 if overlaps[e.passage.title, e.passage.context] else 1 for e in examples]
         groups = {"pretraining_text": Grouping(("overlaps", "clean"), of)}
         test = hash_of_files([options.squad])
-        lines.append(str(add_groups(options.groups, "squad", {"test": test}, [e.id for e in examples], groups)))
-    return lines
+        print(add_groups(options.groups, "squad", {"test": test}, [e.id for e in examples], groups))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The SQuAD task: from a passage and a question to a span of the passage.
+"""The SQuAD task: from a passage and a question to a span of the passage, in files of SQuAD 1.1.
 
 Scores follow the official rules of version 1.1: answers are compared without case, ASCII punctuation, articles and
 extra white space. A prediction gets its best score against the gold answers, and a score is the mean over questions.
@@ -6,26 +6,32 @@ extra white space. A prediction gets its best score against the gold answers, an
 
 from __future__ import annotations
 
+import hashlib
 import re
 import string
+from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
+from elmo.common import checks
+from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping, mean_of
 from tasks.batch import Sentence, Split
-from tasks.data.raw_text import raw_text, tokens_of
+from tasks.data.raw_text import Tokens, raw_text, tokens_of
 from tasks.metrics import Scores, add_units
-from tasks.squad.data import Passage, SquadExample, SquadReader, read_rows, read_squad
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.task import Head, Task
 
+SELECT_ON = ("files", "train_articles", "official_dev")
 QUESTION_WORDS = {
     **{word: word for word in ("what", "who", "when", "where", "which", "why", "how")},
     **dict.fromkeys(("whom", "whose"), "who"),
@@ -33,6 +39,184 @@ QUESTION_WORDS = {
 OTHER = "other"
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+@dataclass
+class SquadReader:
+    """Which questions each split has.
+
+    Attributes:
+        select_on: the dev split. `files`: each split is all of its files. `train_articles`: dev is a share of the
+            articles of the training file, which are then not trained on, so that the official dev set can be the test.
+            `official_dev`: training keeps all articles and dev is the official dev set, as in the paper; the test score
+            is then on the same questions that selected the model, and only good for comparison. With the latter two,
+            dev lists the training file, whose name begins with "train", and the official dev file; on the hub, dev
+            names the training rows, and `official_dev` takes those of test instead.
+        dev_share: share of the training articles for dev, chosen by a hash of their titles.
+    """
+
+    select_on: str = "files"
+    dev_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        checks.one_of(SELECT_ON, "data.reader.select_on", self.select_on)
+        checks.fraction("data.reader.dev_share", self.dev_share)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A paragraph of an article, shared by its questions."""
+
+    title: str
+    context: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True)
+class SquadExample:
+    """A question about a passage; by default without answers, to predict.
+
+    Attributes:
+        id: as in the file.
+        passage: the passage that contains the answer.
+        question: the words of the question.
+        answers: the texts of the gold answers, all of them correct.
+        spans: the tokens of the first answer, first and one past the last: one span, or one for each occurrence if the
+            file does not mark the right one.
+        unaligned: how many gold answers do not begin and end at token boundaries; training uses the tokens around them.
+    """
+
+    id: str
+    passage: Passage
+    question: Sentence
+    answers: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ((0, 1),)
+    unaligned: int = 0
+
+
+def held_out(titles: Iterable[str], share: float) -> frozenset[str]:
+    """The share of the articles that is not trained on: those whose titles have the smallest hashes."""
+    ranked = sorted(set(titles), key=lambda title: hashlib.sha256(title.encode()).digest())
+    return frozenset(ranked[: max(1, round(share * len(ranked)))])
+
+
+class _Strict(BaseModel, strict=True):
+    """A part of a file."""
+
+
+class _Answer(_Strict):
+    text: str
+    answer_start: int
+    occurrences: int = 1
+
+
+class _Question(_Strict):
+    id: str
+    question: str
+    answers: list[_Answer] = []
+
+
+class _Paragraph(_Strict):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(_Strict):
+    title: str
+    paragraphs: list[_Paragraph]
+
+
+class _File(_Strict):
+    data: list[_Article]
+
+
+def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = True) -> list[SquadExample]:
+    """The questions of a file that belong to a split; with `answered` False, answers are not read."""
+    if split == "dev" and reader.select_on != "files":
+        is_training_file = path.name.startswith("train")
+        if is_training_file != (reader.select_on == "train_articles"):
+            return []
+    content = _checked(partial(_File.model_validate_json, path.read_bytes().removeprefix(BOM_UTF8)), str(path))
+    return _examples(content.data, str(path), split, reader, answered)
+
+
+def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadReader) -> list[SquadExample]:
+    """The questions in rows of the hub: `id`, `title`, `context`, `question`, `answers` of lists."""
+    articles = []
+    for row in rows:
+        answers = row["answers"] if isinstance(row["answers"], Mapping) else {}
+        pairs = zip(answers.get("text", ()), answers.get("answer_start", ()), strict=True)
+        question = {**row, "answers": [{"text": text, "answer_start": start} for text, start in pairs]}
+        articles.append({**row, "paragraphs": [{**row, "qas": [question]}]})
+    return _examples(_checked(partial(_File.model_validate, {"data": articles}), split).data, split, split, reader)
+
+
+def _checked(read: Callable[[], _File], where: str) -> _File:
+    try:
+        return read()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        problem = " ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        raise InputError(
+            f"{where}: expected JSON as in SQuAD 1.1, found {problem}. Is it a file of this task?"
+        ) from error
+
+
+def _examples(
+    articles: Sequence[_Article], where: str, split: Split, reader: SquadReader, answered: bool = True
+) -> list[SquadExample]:
+    """The questions of those articles that a split takes; equal passages of one title are one object."""
+    by_title = reader.select_on == "train_articles" and split != "test"
+    dev = held_out((article.title for article in articles), reader.dev_share) if by_title else frozenset()
+    passages: dict[tuple[str, str], Passage] = {}
+    examples: list[SquadExample] = []
+    for article in articles:
+        if by_title and (article.title in dev) != (split == "dev"):
+            continue
+        for paragraph in article.paragraphs:
+            key = article.title, paragraph.context
+            if key not in passages:
+                passages[key] = Passage(*key, tokens_of(paragraph.context))
+            for question in paragraph.qas:
+                name = f"{where}, question {excerpt(question.id)}"
+                examples.append(_example(question, passages[key], name, answered))
+    return examples
+
+
+def _example(row: _Question, passage: Passage, where: str, answered: bool) -> SquadExample:
+    question = tokens_of(row.question).words
+    if not question or not len(passage.tokens):
+        found = f"{excerpt(row.question)} about {excerpt(passage.context)}"
+        raise InputError(f"{where}: expected a question and a passage with words, found {found}. Correct or remove it")
+    if not answered:
+        return SquadExample(row.id, passage, question)
+    if not row.answers:
+        raise InputError(
+            f"{where}: expected at least one answer, found none. Remove it: SQuAD 2.0, with questions that have none, "
+            "is another task"
+        )
+    spans: list[tuple[int, int]] = []
+    unaligned = 0
+    for answer in row.answers:
+        begins = _begins(answer, passage.context, where)
+        exact = [begin for begin in begins if passage.tokens.aligned(begin, begin + len(answer.text))]
+        unaligned += not exact
+        # Only the first answer's. "1" also occurs inside "1815": prefer occurrences that are whole tokens, if any.
+        spans = spans or [passage.tokens.covering(begin, begin + len(answer.text)) for begin in exact or begins]
+    texts = tuple(answer.text for answer in row.answers)
+    return SquadExample(row.id, passage, question, texts, tuple(dict.fromkeys(spans)), unaligned)
+
+
+def _begins(answer: _Answer, context: str, where: str) -> list[int]:
+    """Where an answer begins: at its `answer_start`, or at each occurrence if there are several."""
+    begin, text = answer.answer_start, answer.text
+    there = context[max(begin, 0) : max(begin, 0) + len(text)]
+    if not text.strip() or begin < 0 or there != text:
+        raise InputError(
+            f"{where}: expected the answer {excerpt(text)} at character {begin} of a passage of {len(context)} "
+            f"characters, found {excerpt(there)}. Correct answer_start"
+        )
+    return [begin] if answer.occurrences == 1 else [match.start() for match in re.finditer(re.escape(text), context)]
 
 
 class Squad(Task[SquadExample, SquadSettings]):

@@ -18,7 +18,7 @@ from tasks.probes.wsd import read_first_senses, read_sentences
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.running.typed_files import read_dataset
 from tasks.snli import EsimSettings, PairReader, Snli
-from tasks.squad.data import SquadReader, read_squad
+from tasks.squad.task import SquadReader, read_squad
 from tasks.srl import read_frames
 from tasks.sst5 import TreeReader, read_trees
 from tasks.training.trainer import Trainer, TrainerConfig

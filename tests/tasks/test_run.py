@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from elmo import random_bilm, save_bilm
+from elmo.common.device import PROCESS, peak_mb
 from elmo.common.files import read_json
 from results.records.example_scores import read_predictions
 from results.records.group_files import groups_path, read_groups
@@ -22,7 +23,6 @@ from results.records.record import read_record
 from results.table import main as table
 from tasks.data.datasets import DataSource
 from tasks.ner import Ner
-from tasks.training.peak_memory import PROCESS, peak_mb
 from tasks.training.trainer import Trainer
 from tests.elmo.common.waiting import wait_for
 from tests.tasks.user import ARMS, arguments, outcome, path_of, sentences, start

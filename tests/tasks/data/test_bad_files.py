@@ -7,7 +7,7 @@ import pytest
 from elmo.common.errors import InputError, excerpt
 from tasks.ner import ColumnReader, read_columns
 from tasks.snli import EsimSettings, PairReader, Snli
-from tasks.squad.data import SquadReader, read_squad
+from tasks.squad.task import SquadReader, read_squad
 from tasks.srl import read_frames
 from tasks.sst5 import TreeReader, read_trees
 

@@ -8,9 +8,8 @@ from tasks.data.raw_text import fields_of_line, span_fields, tag_columns, tokens
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner import ColumnReader, Ner, NerSettings
 from tasks.snli import EsimSettings, PairReader, Snli
-from tasks.squad.data import SquadReader
 from tasks.squad.head import SquadSettings
-from tasks.squad.task import Squad
+from tasks.squad.task import Squad, SquadReader
 from tasks.srl import Srl, SrlSettings
 from tasks.sst5 import Sst5, TreeReader
 from tasks.task import NoSettings

@@ -7,9 +7,8 @@ import pytest
 from elmo.common.errors import InputError
 from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
-from tasks.squad.data import SquadReader, held_out, read_rows, read_squad
 from tasks.squad.head import SquadSettings
-from tasks.squad.task import Squad, answer_text
+from tasks.squad.task import Squad, SquadReader, answer_text, held_out, read_rows, read_squad
 from tests.tasks.making import run_of
 
 CONTEXT = "The “Great” Anglo-Saxon king of 1066, aged 66, died in 1066."
@@ -105,22 +104,22 @@ class TestBadInput:
                 r"as in SQuAD 1.1, found Invalid JSON: .* at line 1 .* Is it a file of this task",
             ),
             ('{"a": 1}\n{"a": 2}\n', r"Invalid JSON: .* at line 2 "),
-            ('{"gold_label": "-", "sentence1": "x"}', r"found data: Field required"),
+            ('{"gold_label": "-", "sentence1": "x"}', r"found data Field required"),
             ("[1]", r"found Input should be an object\. Is it a file of this task"),
-            ([{"paragraphs": []}], r"found data\.0\.title: Field required"),
-            ([{"title": "T", "paragraphs": [{"qas": []}]}], r"found data\.0\.paragraphs\.0\.context: Field required"),
+            ([{"paragraphs": []}], r"found data\.0\.title Field required"),
+            ([{"title": "T", "paragraphs": [{"qas": []}]}], r"found data\.0\.paragraphs\.0\.context Field required"),
             ([article(question(), context=" ")], r"question 'q1': expected a question and a passage with words, .*' '"),
-            ([article({"question": "Who?", "answers": []})], r"data\.0\.paragraphs\.0\.qas\.0\.id: Field required"),
-            ([article({"id": "q7", "answers": []})], r"qas\.0\.question: Field required"),
+            ([article({"question": "Who?", "answers": []})], r"data\.0\.paragraphs\.0\.qas\.0\.id Field required"),
+            ([article({"id": "q7", "answers": []})], r"qas\.0\.question Field required"),
             (
                 [article(question(answer("king"), text=" \u200b"))],
                 r"question 'q1': expected a question and a",
             ),
             ([article(question(name="q8"))], r"question 'q8': expected at least one answer, .* SQuAD 2.0"),
-            ([article(question({"text": "king"}))], r"qas\.0\.answers\.0\.answer_start: Field required"),
+            ([article(question({"text": "king"}))], r"qas\.0\.answers\.0\.answer_start Field required"),
             (
                 [article(question({"answer_start": "3", "text": "king"}))],
-                r"answer_start: Input should be a valid int",
+                r"answer_start Input should be a valid int",
             ),
             ([article(question(answer("king", 5)))], r"question 'q1': expected the answer 'king' at character 5 of "),
             ([article(question(answer("king", -4)))], r"question 'q1': expected the answer 'king' at character -4"),
@@ -181,8 +180,8 @@ class TestSplits:
         assert {train[0].passage.title, dev[0].passage.title} == {"A", "B"}
         both = read_rows(rows, "test", reader)  # one text in two articles
         assert [example.passage.title for example in both] == ["A"] * 3 + ["B"] * 3
-        with pytest.raises(InputError, match=r"train: expected JSON as in SQuAD 1.1, found 0.title: Field required"):
-            read_rows([{"id": "x"}], "train", SquadReader())
+        with pytest.raises(InputError, match=r"train: expected JSON as in SQuAD 1.1, found data.0.title Field"):
+            read_rows([{"id": "x", "answers": []}], "train", SquadReader())
 
 
 def hub_row(title, number):

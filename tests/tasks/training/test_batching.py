@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from tasks.training.batching import plan_batches
+from tasks.training.trainer import plan_batches
 from tests.tasks.training.test_trainer import Line, fit
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-import tasks.training.peak_memory
-from tasks.training.peak_memory import forget_peak, peak_mb
+import elmo.common.device
+from elmo.common.device import forget_peak, peak_mb
 
 CPU = torch.device("cpu")
 MB = 2**20
@@ -15,9 +15,7 @@ def hold_for_a_moment(megabytes):
     np.ones(megabytes * MB, dtype=np.uint8)
 
 
-@pytest.mark.skipif(
-    not (tasks.training.peak_memory.PROCESS / "clear_refs").exists(), reason="only Linux can reset the peak"
-)
+@pytest.mark.skipif(not (elmo.common.device.PROCESS / "clear_refs").exists(), reason="only Linux can reset the peak")
 def test_memory_of_an_earlier_run_does_not_count():
     forget_peak(CPU)
     before = peak_mb(CPU)
@@ -30,7 +28,7 @@ def test_memory_of_an_earlier_run_does_not_count():
 
 
 def test_without_proc_it_is_the_peak_of_the_process(monkeypatch, tmp_path):
-    monkeypatch.setattr(tasks.training.peak_memory, "PROCESS", tmp_path / "not" / "there")
+    monkeypatch.setattr(elmo.common.device, "PROCESS", tmp_path / "not" / "there")
     hold_for_a_moment(200)
     forget_peak(CPU)
     assert peak_mb(CPU) > 200
