@@ -12,11 +12,9 @@ projection have 3 % of the weights, but in int8 they would raise the error of la
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +41,6 @@ PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.
 LEVELS = 127  # of int8, on either side of zero
 # How names of tensors begin, those of a biLM and of a masked LM; a file may also contain embeddings.
 _OF_THE_NETWORK = ("CNN", "RNN_", "word_", "encoder.", "blocks.")
-_log = logging.getLogger(__name__)
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -165,8 +162,6 @@ def find_weights(weights: Path | str) -> Path:
     """The path of weights given by path or name; published weights are downloaded the first time."""
     path, name, shipped = expanded(weights, "weights"), str(weights), shipped_names()
     if path.exists():
-        if weights in (*shipped, *BILMS):  # neither a Path nor ./small, which can only be meant as paths
-            _warn_of_hidden(name, path.absolute())
         return path
     if name in shipped:
         return shipped_folder(name)
@@ -176,15 +171,6 @@ def find_weights(weights: Path | str) -> Path:
         f"{weights}: no such weights file or folder, and no biLM has that name; "
         f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
         "python -m elmo.pretrain trains others, with objective=masked a masked LM"
-    )
-
-
-@cache  # once in a run
-def _warn_of_hidden(name: str, path: Path) -> None:
-    _log.warning(
-        "weights=%s: %s is read, which hides the biLM of that name. Rename it to get that biLM, or write ./%s to read "
-        "it without this line",
-        *(name, path, name),
     )
 
 
@@ -323,16 +309,18 @@ def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
         _check_shapes(entries, shapes, path, in_steps)
         for item in entries:
             tensor = read(item.file_name)
+            read_now = {item.file_name: tensor}
             if item.file_name in in_steps:
-                tensor = tensor.float() * _checked_scale(read(item.scale_name).float(), item.scale_name, path)
+                read_now[item.scale_name] = scale = read(item.scale_name).float()
+                tensor = tensor.float() * scale
             elif not tensor.is_floating_point():
                 raise InputError(
                     f"{path}: tensor {item.file_name!r}: expected floating-point numbers, found {tensor.dtype}. Only "
                     "the matrices of LSTMs and highways and word vectors may be int8; convert the weights again with "
                     "python -m elmo.convert"
                 )
-            with naming(path, "The training that made it diverged; use earlier weights"):
-                check_finite_weights({item.file_name: tensor})
+            with naming(path, "The file is damaged, or the training that made it diverged: use other weights"):
+                check_finite_weights(read_now)
             state[item.module_name] = item.to_module(tensor.float())
     return state
 
@@ -349,9 +337,13 @@ def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], 
         return
 
     def visit(name: str, item: object) -> None:
-        # Skips text, such as a sentence index, and datasets that declare a shape but store no values.
-        if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and item.id.get_storage_size():
-            require_own_values(item, path)
+        # Skips text, such as a sentence index, and datasets without values or with values in another file.
+        if (
+            isinstance(item, h5py.Dataset)
+            and item.dtype.kind == "f"
+            and item.id.get_storage_size()
+            and not item.external
+        ):
             shapes[name] = item.shape
 
     try:
@@ -363,20 +355,3 @@ def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], 
     # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
     except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error
-
-
-def _checked_scale(scale: Tensor, name: str, path: Path) -> Tensor:
-    wrong = scale[~((scale > 0) & (scale < torch.inf))]
-    if len(wrong):
-        raise InputError(
-            f"{path}: tensor {name!r}: expected positive, finite steps, found {wrong[0].item():g} ({len(wrong):,} of "
-            f"{scale.numel():,} are wrong). The file is damaged, or the training that made it diverged: copy it again, "
-            "or convert the weights again with python -m elmo.convert"
-        )
-    return scale
-
-
-def require_own_values(item: h5py.Dataset, path: Path) -> None:
-    """Raises an InputError if the values are in another file: it could be any, or a pipe."""
-    if item.external or item.is_virtual:
-        raise InputError(f"{path}: {item.name}: expected its values in this file, found that they are in another")

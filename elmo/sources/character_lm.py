@@ -234,9 +234,9 @@ def _of_flair(content: object) -> SavedLm:
         )
     holder = content.get("tokenizer", content)  # newer versions put the dictionary into a tokenizer
     dictionary = (holder.attributes if isinstance(holder, InertObject) else holder).get("dictionary")
-    items = dictionary.attributes.get("idx2item") if isinstance(dictionary, InertObject) else None
-    if not isinstance(items, list):
+    if not isinstance(dictionary, InertObject) or not isinstance(dictionary.attributes.get("idx2item"), list):
         raise InputError(f"expected the characters of the model, found {excerpt(dictionary)}")
+    items = dictionary.attributes["idx2item"]
     characters = tuple(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items)
     delimiter = content.get("document_delimiter") or "\n"
     return SavedLm(bool(content.get("is_forward_lm")), characters, _needed(content["state_dict"]), delimiter)
@@ -245,13 +245,13 @@ def _of_flair(content: object) -> SavedLm:
 def _of_arrays(file: Path) -> SavedLm:
     """An LM as arrays in NAME.npz and characters in NAME.chars.json; NAME begins with forward or backward."""
     listed = file.with_suffix(".chars.json")
+    require_file(file)
     try:
         characters = read_json(listed)
+        if not isinstance(characters, list):
+            raise ValueError(f"found {excerpt(characters)}")
     except (OSError, ValueError) as error:
         raise InputError(f"expected its characters in {listed.name}, a list in JSON: {error}") from error
-    if not isinstance(characters, list):
-        raise InputError(f"expected its characters in {listed.name}, a list in JSON, found {excerpt(characters)}")
-    require_file(file)
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -35,18 +34,33 @@ class Cove(nn.Module):
         super().__init__()
         self._static = Static(vectors, lowercase=False)
         (dim,) = self._static.widths
-        tensors = _tensors(_file(weights))
-        hidden = tensors["weight_hh_l0"].shape[1]
+        path = expanded(weights, "weights")
+        if not path.is_file():
+            if weights not in TRANSLATION_ENCODERS:
+                names = ", ".join(TRANSLATION_ENCODERS)
+                raise InputError(
+                    f"weights of CoVe: expected a file, or {names}, which is downloaded, found {weights!r}"
+                )
+            path = obtain(weights) / TRANSLATION_ENCODERS[weights][0].name
+        content = read_torch_file(path)
+        remedy = (
+            f"Expected was a bidirectional LSTM of {N_LAYERS} layers over vectors of {dim} numbers: get the file "
+            "again, or set weights to another file, or vectors to those that the encoder reads"
+        )
+        with naming(path, remedy):
+            recurrent = content.get("weight_hh_l0") if isinstance(content, dict) else None
+            if not isinstance(recurrent, Tensor) or recurrent.dim() != 2:
+                raise InputError(
+                    f"expected an LSTM's tensors, such as the matrix weight_hh_l0, found {excerpt(content)}"
+                )
+            tensors = {name: tensor.float() for name, tensor in content.items() if isinstance(tensor, Tensor)}
+            hidden = recurrent.shape[1]
+            whole = nn.LSTM(dim, hidden, N_LAYERS, bidirectional=True, device="meta")
+            check_tensors(tensors, whole.state_dict())
+            check_finite_weights(tensors)
         self.encoder = nn.ModuleList(
             nn.LSTM(width, hidden, batch_first=True, bidirectional=True) for width in (dim, 2 * hidden)
         )
-        remedy = (
-            f"Expected was a bidirectional LSTM of {N_LAYERS} layers over vectors of {dim} numbers: set weights to "
-            "another file, or vectors to those that the encoder reads"
-        )
-        whole = nn.LSTM(dim, hidden, N_LAYERS, bidirectional=True, device="meta")
-        with naming(weights, remedy):
-            check_tensors(tensors, whole.state_dict())
         for number, layer in enumerate(self.encoder):
             ends = (f"_l{number}", f"_l{number}_reverse")
             layer.load_state_dict(
@@ -71,28 +85,3 @@ class Cove(nn.Module):
             packed, _ = layer(packed)
             layers.append(torch.cat(unpack_sequence(packed)))
         return torch.stack(layers)
-
-
-def _file(weights: str) -> Path:
-    path = expanded(weights, "weights")
-    if path.is_file():
-        return path
-    if weights in TRANSLATION_ENCODERS:
-        return obtain(weights) / TRANSLATION_ENCODERS[weights][0].name
-    names = ", ".join(TRANSLATION_ENCODERS)
-    raise InputError(f"weights of CoVe: expected a file, or {names}, which is downloaded, found {weights!r}")
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of an nn.LSTM by name."""
-    content = read_torch_file(path)
-    recurrent = content.get("weight_hh_l0") if isinstance(content, dict) else None
-    if not isinstance(recurrent, Tensor) or recurrent.dim() != 2:
-        raise InputError(
-            f"{path}: expected an LSTM's tensors, such as the matrix weight_hh_l0, found {excerpt(content)}. Get the "
-            "file again, or use another"
-        )
-    tensors = {name: tensor.float() for name, tensor in content.items() if isinstance(tensor, Tensor)}
-    with naming(path, "Get the file again, or use another"):
-        check_finite_weights(tensors)
-    return tensors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -312,15 +311,16 @@ def load_transformer(name: str) -> tuple[Any, Any]:
             name, use_fast=True, split_special_tokens=True, trust_remote_code=False
         )
     except (*UNREADABLE, ArithmeticError, ImportError, SafetensorError, StrictDataclassError) as error:
+        # The text of an UnpicklingError advises to load the file in a way that may run its code.
+        reason = "damaged weights" if isinstance(error, UnpicklingError) else str(error).splitlines()[0].rstrip(".")
         raise InputError(
             f"transformer {name}: expected a name on the Hugging Face hub, such as bert-base-cased, or a folder with "
-            f"config.json, tokeniser and weights, found: {_reason(Path(name), error)}. Without a network, copy such a "
-            "folder here and give its path"
+            f"config.json, tokeniser and weights, found: {reason}. Without a network, copy such a folder here and give "
+            "its path"
         ) from error
     finally:
         logging.set_verbosity(said)
-    _check_weights(name, model, info)
-    _check_tokeniser(name, model, tokeniser)
+    _check(name, model, info, tokeniser)
     _hide_marks(tokeniser)
     if hasattr(model, "pooler"):
         model.pooler = None  # reads whole sentences; many files lack its weights, which would be drawn at random
@@ -329,54 +329,24 @@ def load_transformer(name: str) -> tuple[Any, Any]:
     return model.eval(), tokeniser
 
 
-def _reason(folder: Path, error: Exception) -> str:
-    """Why a model could not be loaded."""
-    if folder.is_file():
-        return "a file"
-    if (folder.is_absolute() or len(folder.parts) > 2) and not folder.is_dir():
-        return "no such folder"
-    cut = isinstance(error, OSError) and error.errno == errno.EINVAL  # torch seeks before the start of a short file
-    if cut or isinstance(error, UnpicklingError):  # whose text advises to load it in a way that may run its code
-        return "damaged weights, or weights with more than numbers in them"
-    return str(error).splitlines()[0].rstrip(".")
-
-
-def _check_weights(name: str, model: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401
-    """Raises an InputError unless it is one stack of layers, and the file had its weights, except for the pooler's."""
-    if model.config.is_encoder_decoder:
-        raise InputError(
-            f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, found one with both. Use "
-            "another model"
-        )
+def _check(name: str, model: Any, info: Mapping[str, Any], tokeniser: Any) -> None:  # noqa: ANN401
+    """Raises an InputError unless it is one stack of layers, with all its weights and its own tokeniser."""
     missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
-    if missing:
-        raise InputError(
-            f"transformer {name}: expected all weights of {type(model).__name__}, found none for "
-            f"{', '.join(missing[:3])}: {len(missing)} are missing. Is config.json of another model?"
-        )
-    if info["mismatched_keys"]:
-        key, found, expected = min(info["mismatched_keys"])
-        raise InputError(
-            f"transformer {name}: expected {key} of shape {tuple(expected)}, found {tuple(found)}. Is config.json of "
-            "another model?"
-        )
-
-
-def _check_tokeniser(name: str, model: Any, tokeniser: Any) -> None:  # noqa: ANN401
-    """Raises an InputError unless the tokeniser gives words numbers that the model has vectors for."""
-    if not tokeniser.is_fast:
-        raise InputError(
-            f"transformer {name}: expected a tokeniser of the package tokenizers, found {type(tokeniser).__name__}. "
-            "Use another model"
-        )
-    vocabulary, rows = tokeniser.get_vocab(), len(model.get_input_embeddings().weight)
+    rows = len(model.get_input_embeddings().weight)
     # Without its files, transformers makes a tokeniser of marks alone, to which all words are unknown.
-    words = {word: number for word, number in vocabulary.items() if word not in tokeniser.all_special_tokens}
-    if not words or max(words.values()) >= rows:
+    marks = set(tokeniser.all_special_tokens)
+    words = [number for word, number in tokeniser.get_vocab().items() if word not in marks]
+    problems = {
+        "an encoder with a decoder": model.config.is_encoder_decoder,
+        f"no weights for {', '.join(missing[:3])}, {len(missing)} in all": missing,
+        f"weights of other shapes: {sorted(info['mismatched_keys'])[:1]}": info["mismatched_keys"],
+        f"a {type(tokeniser).__name__}, which is not of the package tokenizers": not tokeniser.is_fast,
+        f"a tokeniser of {len(words):,} words for {rows:,} sub-words": not words or max(words) >= rows,
+    }
+    if problem := next((text for text, found in problems.items() if found), None):
         raise InputError(
-            f"transformer {name}: expected a tokeniser for the {rows:,} sub-words of the model, found one of "
-            f"{len(vocabulary):,}, {len(words):,} without marks. Copy the model's own files of the tokeniser, such as "
-            "tokenizer.json, to its folder"
+            f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, with the config, weights "
+            f"and tokeniser of one model, found {problem}. Copy the model's own files again, or use another model"
         )
 
 

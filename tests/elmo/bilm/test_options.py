@@ -76,7 +76,7 @@ def test_equal_options_have_equal_canonical_strings():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (changed("lstm", None), r"o\.json: expected the key 'lstm' .* found only char_cnn, char_cnn\.activation"),
+        (changed("lstm", None), "o.json: expected the key 'lstm'"),
         (changed("char_cnn", None), "expected the key 'char_cnn'"),
         (changed("lstm.dim", None), "expected the key 'dim'"),
         (changed("lstm.projection_dim", None), "expected the key 'projection_dim'"),
@@ -87,7 +87,7 @@ def test_equal_options_have_equal_canonical_strings():
         (changed("char_cnn.filters", 7), "a value is not of the type"),
         (changed("char_cnn.filters", []), r"o\.json: char_cnn.filters must list at least one"),
         (changed("char_cnn.activation", "gelu"), r"o\.json: char_cnn\.activation: expected relu or tanh, found 'gelu'"),
-        (changed("char_cnn.max_characters_per_token", 5), "filter of width 7, wider than max_characters_per_token"),
+        (changed("char_cnn.max_characters_per_token", 5), "a width in char_cnn.filters: expected at most 5, found 7"),
         (changed("char_cnn.max_characters_per_token", 2), "max_characters_per_token: expected at least 3, found 2"),
         (changed("lstm.dim", 0), r"o\.json: .*expected at least 1, found 0"),
         (changed("lstm.projection_dim", -4), r"expected at least 1, found -4"),
@@ -110,7 +110,7 @@ def test_equal_options_have_equal_canonical_strings():
         (changed("lstm.dim", 10**400), r"lstm.dim: expected at most 65,536, found 10{79}\.\.\.\. Use the options"),
         (changed("char_cnn.filters", [[1, 10**15]]), r"the sum of all char_cnn.filters: expected at most 65,536"),
         (changed("char_cnn.filters", [[1, 9]] * 10**4), r"the sum of all char_cnn.filters: expected at most 65,536"),
-        (changed("char_cnn.filters", [[10**15, 1]]), r"filter of width 10{15}, wider than max_characters_per_token"),
+        (changed("char_cnn.filters", [[10**15, 1]]), "a width in char_cnn.filters: expected at most 50, found 10{15}"),
         *[
             (changed("lstm.dim", value), r"o\.json: a value is not .*expected a whole number")
             for value in (2.7, "20", True, float("inf"), [20])

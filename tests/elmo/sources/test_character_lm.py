@@ -183,7 +183,7 @@ def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
     with pytest.raises(InputError, match=r"expected one forward and one backward .* found forward\.npz"):
         Flair(str(folder))
     (folder / "forward.chars.json").write_text("3")
-    with pytest.raises(InputError, match=r"forward\.npz: expected its characters .*, a list in JSON, found 3\."):
+    with pytest.raises(InputError, match=r"forward\.npz: expected its characters .*, a list in JSON: found 3\."):
         Flair(str(folder))
     (folder / "forward.chars.json").write_text('["a"]')
     with pytest.raises(

@@ -67,7 +67,7 @@ def test_errors(files, tmp_path):
         Cove(str(tmp_path / "other.pth"), files[1])
     bad = {**torch.load(files[0]), "bias_hh_l1_reverse": torch.full((16,), torch.nan)}
     torch.save(bad, tmp_path / "bad.pth")
-    with pytest.raises(InputError, match=r"bad\.pth: tensor 'bias_hh_l1_reverse' holds NaN .*Get the file again"):
+    with pytest.raises(InputError, match=r"bad\.pth: tensor 'bias_hh_l1_reverse' holds NaN .*get the file again"):
         Cove(str(tmp_path / "bad.pth"), files[1])
     (tmp_path / "wide.txt").write_text("The 1 0 0 1\n", encoding="utf-8")
     with pytest.raises(
