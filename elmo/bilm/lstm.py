@@ -212,13 +212,7 @@ class LstmPair:
         return outputs
 
     def _run(
-        self,
-        x: Tensor,
-        sizes: Sequence[int],
-        state: Tensor,
-        cell: Tensor,
-        outputs: Tensor,
-        weights: TransposedWeights,
+        self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor, weights: TransposedWeights
     ) -> None:
         cell_clip, projection_clip = self.lstms[0].cell_clip, self.lstms[0].projection_clip
         gates, between = torch.bmm(x, weights.by_input), pointwise(x.device)  # (2, tokens, 4 * cell_dim)

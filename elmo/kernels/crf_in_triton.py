@@ -1,4 +1,4 @@
-"""The CRF's loops over tokens in Triton, one kernel each, one program per sentence; the plain form is in torch.
+"""The CRF's likelihood and its gradients in Triton, one program per sentence; the plain form is in torch.
 
 A step is a product with the transitions, which stay in registers, so that a loop is one launch; torch needs five for
 every token. As in `crf_in_torch`, probabilities are scaled to one at each step, in float64.
@@ -136,31 +136,6 @@ def _gradients(
     tl.store(by_pair + sentence * n_tags * n_tags + tag[:, None] * n_tags + tag[None, :], pairs, square)
 
 
-@triton.jit(do_not_specialize=SIZES)
-def _best_paths(emissions, transitions, starts, ends, lengths, history, paths, tokens, n_tags, TAGS: tl.constexpr):
-    sentence = tl.program_id(0)
-    tag = tl.arange(0, TAGS)
-    inside = tag < n_tags
-    never = float("-inf")
-    transition = _square(transitions, n_tags, never, TAGS)  # (from, to)
-    length = tl.load(lengths + sentence)
-    emissions += sentence * tokens * n_tags
-    history += sentence * tokens * n_tags
-    paths += sentence * tokens
-    score = tl.load(starts + tag, inside, other=never) + tl.load(emissions + tag, inside, other=never)
-    for step in range(1, length):
-        best, previous = tl.max(score[:, None] + transition, axis=0, return_indices=True)
-        score = best + tl.load(emissions + step * n_tags + tag, inside, other=never)
-        tl.store(history + step * n_tags + tag, previous, inside)
-    tl.debug_barrier()  # all threads must see the history before one of them reads it
-    last = tl.argmax(score + tl.load(ends + tag, inside, other=never), axis=0)
-    for back in range(length):
-        step = length - 1 - back
-        tl.store(paths + step, last)
-        if step > 0:
-            last = tl.load(history + step * n_tags + last)
-
-
 def likelihood(
     emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, tags: Tensor, mask: Tensor
 ) -> tuple[Tensor, Sequence[Tensor]]:
@@ -185,16 +160,6 @@ def gradients(
     tensors = emissions, transitions, ends, tags.contiguous(), lengths, weight, *found, by_tag, by_pair, by_last
     _gradients[(batch,)](*tensors, tokens, n_tags, TAGS=triton.next_power_of_2(n_tags), num_warps=_warps(n_tags))
     return by_tag, by_pair.sum(dim=0), by_tag[:, 0].sum(dim=0), by_last.sum(dim=0)
-
-
-def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
-    """The tag numbers of the highest sum of scores."""
-    batch, tokens, n_tags = emissions.shape
-    history = torch.empty(batch, tokens, n_tags, dtype=torch.int32, device=emissions.device)
-    paths = torch.zeros(batch, tokens, dtype=torch.int32, device=emissions.device)
-    tensors = emissions.contiguous(), transitions, starts, ends, mask.sum(dim=1, dtype=torch.int32), history, paths
-    _best_paths[(batch,)](*tensors, tokens, n_tags, TAGS=triton.next_power_of_2(n_tags), num_warps=_warps(n_tags))
-    return paths
 
 
 def _warps(n_tags: int) -> int:

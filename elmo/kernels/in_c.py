@@ -25,6 +25,10 @@ from elmo.kernels.c_library import library
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
 
 
+Saved = tuple[Tensor, Tensor]
+"""What a recurrence keeps for its backward pass: what steps take over, and what else it computed."""
+
+
 class PackedSteps(Protocol):
     """Packed sentences, longest first: step t holds `sizes[t]` of them from row `starts[t]` on.
 
@@ -236,15 +240,14 @@ class CompiledLoops:
         self,
         grad: Tensor,
         gates: Tensor,
-        carried: Tensor,
-        kept: Tensor,
+        saved: Saved,
         weight: Tensor,
         packing: PackedSteps,
         mask: Tensor | None = None,
     ) -> Tensor:
         """The gradients of the gates; overwrites `grad`."""
         grad_gates = torch.empty_like(gates)
-        rows = [gates, carried, kept, grad, grad_gates]
+        rows = [gates, *saved, grad, grad_gates]
         if weight.shape[1] == 3 * weight.shape[2]:
             _walk(self._gru[1], packing, [weight], rows)
         else:

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo.kernels.in_c import PackedSteps
+from elmo.kernels.in_c import PackedSteps, Saved
 
 # mypy: disable-error-code="misc,no-untyped-def,no-untyped-call,untyped-decorator,import-not-found,import-untyped"
 # ruff: noqa: ANN001, ANN202, N803
@@ -250,17 +250,11 @@ def forward(
 
 
 def backward(
-    grad: Tensor,
-    gates: Tensor,
-    carried: Tensor,
-    kept: Tensor,
-    weight: Tensor,
-    packing: PackedSteps,
-    mask: Tensor | None = None,
+    grad: Tensor, gates: Tensor, saved: Saved, weight: Tensor, packing: PackedSteps, mask: Tensor | None = None
 ) -> Tensor:
     """The gradients of the gates; overwrites `grad`."""
-    grad_gates, grad_cells = torch.empty_like(gates), torch.empty_like(carried)
-    _walk(_backward, (grad, gates, carried, kept, weight, grad_gates, grad_cells), mask, weight, packing)
+    grad_gates, grad_cells = torch.empty_like(gates), torch.empty_like(saved[0])
+    _walk(_backward, (grad, gates, *saved, weight, grad_gates, grad_cells), mask, weight, packing)
     return grad_gates
 
 

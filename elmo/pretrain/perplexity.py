@@ -26,11 +26,7 @@ SEEN = 0.5
 
 
 def read_text(
-    path: Path,
-    output: Output,
-    tokenise: str | None,
-    max_characters: int,
-    unseen_in: Sequence[str] = (),
+    path: Path, output: Output, tokenise: str | None, max_characters: int, unseen_in: Sequence[str] = ()
 ) -> Text:
     """The text of a file or folder, or the held-out part of a token store, numbered by an output layer's vocabulary.
 

@@ -2,7 +2,7 @@
 
 A word's vector is the forward LM's state after the word and the space that follows it, and the backward LM's state
 after the word, read from its end, and the space before it (Akbik et al. 2018, and flair's code). Files are those of
-flair, read without unpickling them, or plain arrays.
+flair, read without unpickling them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common.device import upload
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import UNREADABLE, expanded, read_json, require_file
+from elmo.common.files import expanded
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
 from elmo.download.folder import obtain
 from elmo.download.published import CHARACTER_LMS
@@ -189,10 +188,7 @@ class Flair(nn.Module):
 
 
 def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
-    """The forward and the backward LM of a name or of a folder.
-
-    A folder has either two files of flair (.pt), or forward.npz and backward.npz with the tensors and next to each its
-    characters in number order, forward.chars.json and backward.chars.json.
+    """The forward and the backward LM of a name or of a folder with two files of flair (.pt).
 
     Raises:
         InputError: there is no such folder, or its files are not those of two character LMs.
@@ -205,65 +201,39 @@ def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
                 f"{', '.join(CHARACTER_LMS)}, which are downloaded, found {weights!r}"
             )
         folder = obtain(weights)
-    files = sorted([*folder.glob("*.pt"), *folder.glob("*.npz")])
+    files = sorted(folder.glob("*.pt"))
     lms = sorted(map(_read, files), key=lambda lm: not lm.is_forward)
     if [lm.is_forward for lm in lms] != [True, False]:
         raise InputError(
-            f"{folder}: expected one forward and one backward character LM (.pt or .npz), found "
+            f"{folder}: expected one forward and one backward character LM (.pt), found "
             f"{', '.join(file.name for file in files) or 'neither'}. Name another folder"
         )
     return lms[0], lms[1]
 
 
 def _read(file: Path) -> SavedLm:
-    content = read_torch_file(file) if file.suffix == ".pt" else None
+    """An LM as flair's LanguageModel.save writes it."""
+    content = read_torch_file(file)
     with naming(file, "Get the file again, or name another folder"):
-        saved = _of_flair(content) if file.suffix == ".pt" else _of_arrays(file)
+        if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
+            raise InputError(f"expected a language model of flair, with a state_dict, found {excerpt(content)}")
+        kind = str(content.get("recurrent_type") or "lstm").lower()
+        if kind != "lstm" or content.get("nout") is not None:
+            raise InputError(
+                f"expected an LSTM without a projection, found recurrent_type={kind}, nout={content.get('nout')}"
+            )
+        holder = content.get("tokenizer", content)  # newer versions put the dictionary into a tokenizer
+        dictionary = (holder.attributes if isinstance(holder, InertObject) else holder).get("dictionary")
+        if not isinstance(dictionary, InertObject) or not isinstance(dictionary.attributes.get("idx2item"), list):
+            raise InputError(f"expected the characters of the model, found {excerpt(dictionary)}")
+        items = dictionary.attributes["idx2item"]
+        characters = tuple(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items)
+        tensors = {
+            name: tensor
+            for name, tensor in content["state_dict"].items()
+            if name.startswith(("encoder.", "rnn.")) and isinstance(tensor, Tensor)  # those in front of the softmax
+        }
+        delimiter = content.get("document_delimiter") or "\n"
+        saved = SavedLm(bool(content.get("is_forward_lm")), characters, tensors, delimiter)
         saved.check()
     return saved
-
-
-def _of_flair(content: object) -> SavedLm:
-    """An LM as flair's LanguageModel.save writes it."""
-    if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
-        raise InputError(f"expected a language model of flair, with a state_dict, found {excerpt(content)}")
-    kind = str(content.get("recurrent_type") or "lstm").lower()
-    if kind != "lstm" or content.get("nout") is not None:
-        raise InputError(
-            f"expected an LSTM without a projection, found recurrent_type={kind}, nout={content.get('nout')}"
-        )
-    holder = content.get("tokenizer", content)  # newer versions put the dictionary into a tokenizer
-    dictionary = (holder.attributes if isinstance(holder, InertObject) else holder).get("dictionary")
-    if not isinstance(dictionary, InertObject) or not isinstance(dictionary.attributes.get("idx2item"), list):
-        raise InputError(f"expected the characters of the model, found {excerpt(dictionary)}")
-    items = dictionary.attributes["idx2item"]
-    characters = tuple(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items)
-    delimiter = content.get("document_delimiter") or "\n"
-    return SavedLm(bool(content.get("is_forward_lm")), characters, _needed(content["state_dict"]), delimiter)
-
-
-def _of_arrays(file: Path) -> SavedLm:
-    """An LM as arrays in NAME.npz and characters in NAME.chars.json; NAME begins with forward or backward."""
-    listed = file.with_suffix(".chars.json")
-    require_file(file)
-    try:
-        characters = read_json(listed)
-        if not isinstance(characters, list):
-            raise ValueError(f"found {excerpt(characters)}")
-    except (OSError, ValueError) as error:
-        raise InputError(f"expected its characters in {listed.name}, a list in JSON: {error}") from error
-    try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except UNREADABLE as error:
-        raise InputError("expected arrays of numpy.savez, found another file or a damaged one") from error
-    return SavedLm(file.stem.startswith("forward"), tuple(map(str, characters)), _needed(tensors))
-
-
-def _needed(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors in front of the softmax."""
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if name.startswith(("encoder.", "rnn.")) and isinstance(tensor, Tensor)
-    }

@@ -301,11 +301,7 @@ def load_transformer(name: str) -> tuple[Any, Any]:
     logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer
     try:
         model, info = AutoModel.from_pretrained(
-            name,
-            dtype=torch.float32,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            trust_remote_code=False,
+            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
         )
         tokeniser = AutoTokenizer.from_pretrained(
             name, use_fast=True, split_special_tokens=True, trust_remote_code=False

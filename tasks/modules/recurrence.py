@@ -88,7 +88,7 @@ class _Layer(torch.autograd.Function):
         packing, lstm, shape, dtype = ctx.about
         hidden = inner.shape[2]
         grad = grad_padded.reshape(-1, hidden).index_select(0, packing.halves).view_as(states)
-        at_state = at_input = loops_for(gates).backward(grad, gates, carried, kept, inner, packing)
+        at_state = at_input = loops_for(gates).backward(grad, gates, (carried, kept), inner, packing)
         if not lstm:
             _, z, n = gates.chunk(3, dim=-1)
             at_input = torch.cat([at_state[..., : 2 * hidden], grad * (1 - z) * (1 - n * n)], dim=-1)
@@ -223,7 +223,7 @@ class _HighwayLayer(torch.autograd.Function):
         packed, mask, outer, inner, gates, carried, states, kept = ctx.saved_tensors
         packing, turned = ctx.about
         grad = grad.clone(memory_format=torch.contiguous_format).unsqueeze(0)  # the loop overwrites it
-        at_input = loops_for(gates).backward(grad, gates, carried, kept, inner, packing, mask)[0]
+        at_input = loops_for(gates).backward(grad, gates, (carried, kept), inner, packing, mask)[0]
         at_state = at_input[:, -inner.shape[1] :]
         by_inner = at_state[packing.sizes[0] :].t() @ states[0].index_select(0, packing.before)
         grad_x = None

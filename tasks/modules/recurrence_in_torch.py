@@ -18,6 +18,9 @@ from torch import Tensor
 
 from elmo.common.device import upload
 
+Saved = tuple[Tensor, Tensor]
+"""What `backward` reads of `forward`: what steps take over, and `kept`."""
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -97,21 +100,15 @@ def forward(
 
 
 def backward(
-    grad: Tensor,
-    gates: Tensor,
-    carried: Tensor,
-    kept: Tensor,
-    weight: Tensor,
-    packing: Packing,
-    mask: Tensor | None = None,
+    grad: Tensor, gates: Tensor, saved: Saved, weight: Tensor, packing: Packing, mask: Tensor | None = None
 ) -> Tensor:
     """The gradients of the gates before their nonlinearity, of n in a GRU that of the state's part; as `gates`.
 
     `grad`, of the states, is overwritten; of a GRU it becomes the sum over all that reads a state.
     """
     if weight.shape[1] == 3 * weight.shape[2]:
-        return _gru_backward(grad, gates, carried, kept, weight, packing)
-    return _lstm_backward(grad, gates, carried, kept, weight, packing, mask)
+        return _gru_backward(grad, gates, *saved, weight, packing)
+    return _lstm_backward(grad, gates, *saved, weight, packing, mask)
 
 
 def _lstm_forward(
@@ -146,13 +143,7 @@ def _lstm_forward(
 
 
 def _lstm_backward(
-    grad: Tensor,
-    gates: Tensor,
-    cells: Tensor,
-    squashed: Tensor,
-    weight: Tensor,
-    packing: Packing,
-    mask: Tensor | None,
+    grad: Tensor, gates: Tensor, cells: Tensor, squashed: Tensor, weight: Tensor, packing: Packing, mask: Tensor | None
 ) -> Tensor:
     hidden = weight.shape[2]
     *highway, o, i, f, g = gates.chunk(gates.shape[2] // hidden, dim=-1)

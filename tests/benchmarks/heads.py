@@ -96,7 +96,7 @@ def both_loops(packing: Packing, hidden: int, blocks: int, recurrent: int) -> Ca
     def work() -> Tensor:
         values = gates.clone()
         carried, _, kept = loops.forward(values, weight, None, packing, mask)
-        return loops.backward(grad.clone(), values, carried, kept, weight, packing, mask)
+        return loops.backward(grad.clone(), values, (carried, kept), weight, packing, mask)
 
     return work
 

@@ -5,7 +5,6 @@ arm of results/paper/representations.toml, and its figures are the costs there. 
 of which is measured once. Transformers read one sub-word for each word; real text has about 1.3.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -116,15 +114,22 @@ def save_transformer(folder: Path, name: str, words: list[str]) -> Transformer:
     return Transformer(str(folder))
 
 
+class Dictionary:
+    """The characters of an LM, in place of flair's class of this name, which the reader does not import."""
+
+    idx2item: list[str]
+
+
 def save_character_lm(folder: Path, way: str) -> int:
     """Saves an LM of the shape of flair's fast ones; returns its size without the softmax."""
-    characters = [chr(number) for number in range(32, 307)]
+    characters = Dictionary()
+    characters.idx2item = [chr(number) for number in range(32, 307)]
     lstm = nn.LSTM(100, FLAIR_UNITS)
-    arrays = {f"rnn.{name}": tensor.detach().numpy() for name, tensor in lstm.named_parameters()}
-    arrays["encoder.weight"] = np.zeros((len(characters), 100), dtype=np.float32)
-    np.savez(folder / f"{way}.npz", **arrays)
-    (folder / f"{way}.chars.json").write_text(json.dumps(characters), encoding="utf-8")
-    return sum(array.size for array in arrays.values())
+    tensors = {f"rnn.{name}": tensor.detach() for name, tensor in lstm.named_parameters()}
+    tensors["encoder.weight"] = torch.zeros(len(characters.idx2item), 100)
+    content = {"state_dict": tensors, "is_forward_lm": way == "forward", "dictionary": characters}
+    torch.save(content, folder / f"{way}.pt")
+    return sum(tensor.numel() for tensor in tensors.values())
 
 
 def size_of(model: nn.Module) -> int:

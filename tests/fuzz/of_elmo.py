@@ -29,7 +29,7 @@ from elmo.store.shelf import StoreFull, open_shelf
 from elmo.word_vectors import open_vectors
 from elmo.word_vectors.__main__ import convert
 from tests.elmo.pretrain.corpus_text import build, write
-from tests.elmo.sources.character_lms import CHARACTERS, save_arrays, tensors_of
+from tests.elmo.sources.character_lms import CHARACTERS, tensors_of
 from tests.elmo.sources.naive_masked import OPTIONS
 from tests.elmo.word_vectors.test_binary_files import fasttext_file, word2vec_file
 from tests.elmo.word_vectors.test_wink import ROWS, package, package_json
@@ -79,11 +79,6 @@ def _read_shelf(path):
 def _make_store(folder):
     _read_shelf(folder / "store" / "x")
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _make_pair(folder):
-    save_arrays(folder / "lms")
-    return sorted((folder / "lms").iterdir())
 
 
 def _make_flair(folder, stream=False):
@@ -206,7 +201,6 @@ READERS = [
     Reader("biLM in HDF5", _made("weights.hdf5", lambda path: save_bilm(_bilm(), path)), load_bilm, apart=True),
     Reader("masked LM", _made("w.safetensors", lambda path: save_masked(random_masked(OPTIONS, 5), path)), load_either),
     Reader("options", _make_options, lambda path: load_either(path.parent)),
-    Reader("character LMs", _make_pair, lambda path: read_pair(str(path.parent))),
     Reader("LMs of flair", _make_flair, lambda path: read_pair(str(path.parent))),
     Reader("LMs of flair, streams", partial(_make_flair, stream=True), lambda path: read_pair(str(path.parent))),
     Reader("cove", _make_cove, lambda path: Cove(str(path.with_name("lstm.pth")), str(path.with_name("vectors.txt")))),

@@ -165,11 +165,7 @@ class Shard:
 
 
 def make_shards(
-    sources: Sequence[SourceFile],
-    exclude: tuple[SourceFile, ...],
-    folder: Path,
-    settings: CorpusSettings,
-    meter: Meter,
+    sources: Sequence[SourceFile], exclude: tuple[SourceFile, ...], folder: Path, settings: CorpusSettings, meter: Meter
 ) -> list[Path]:
     """Return the shards of all text in reading order; a bounded number of blocks is in memory.
 

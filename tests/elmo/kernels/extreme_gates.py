@@ -25,7 +25,7 @@ def largest_error(loops, kind, device):
     mask = torch.ones(2, SENTENCES, HIDDEN, device=device) if kind == "highway" else None
     gates, grad = gates.to(device), grad.to(device)
     carried, states, kept = loops.forward(gates, weight, bias, packing, mask)
-    gradients = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing, mask)
+    gradients = loops.backward(grad, gates, (carried, kept.contiguous()), weight, packing, mask)
     # With no recurrent weights, the reset gate of a GRU and its gradient have no part in the result.
     found = states, gradients[..., HIDDEN : 2 * HIDDEN] if kind == "gru" else gradients
     return max(

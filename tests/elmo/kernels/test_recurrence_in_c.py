@@ -52,7 +52,7 @@ def walked(loops, kind, lengths, hidden):
     weight = weight / hidden**0.5
     mask = mask if kind == "highway" else None
     carried, states, kept = loops.forward(gates, weight, bias if kind == "gru" else None, packing, mask)
-    at_gates = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing, mask)
+    at_gates = loops.backward(grad, gates, (carried, kept.contiguous()), weight, packing, mask)
     return gates, carried, states, kept, at_gates, *([grad] if kind == "gru" else [])
 
 
@@ -128,7 +128,7 @@ def test_a_sentence_has_the_same_bits_in_any_batch(kind):
         rows, upstream = (part[:, :, chosen].reshape(2, tokens * len(chosen), -1).clone() for part in (gates, grad))
         mask = None if masks is None else masks[:, chosen]
         carried, states, kept = loops.forward(rows, weight, bias, packing, mask)
-        gradients = loops.backward(upstream, rows, carried, kept, weight, packing, mask)
+        gradients = loops.backward(upstream, rows, (carried, kept), weight, packing, mask)
         return [part.view(2, tokens, len(chosen), -1) for part in (states, gradients)]
 
     together = states_and_gradients(list(range(sentences)))

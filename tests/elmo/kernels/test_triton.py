@@ -54,7 +54,7 @@ def test_a_recurrence_equals_the_one_in_torch(kind, hidden, lengths, ways):
     for loops in (tasks.modules.recurrence_in_torch, elmo.kernels.recurrence_in_triton):
         gates, grad = draw(ways, tokens, width), draw(ways, tokens, hidden)
         carried, states, kept = loops.forward(gates, weight, bias, packing, mask)
-        back = loops.backward(grad, gates, carried, kept.contiguous(), weight, packing, mask)
+        back = loops.backward(grad, gates, (carried, kept.contiguous()), weight, packing, mask)
         found.append([gates, carried, states, kept, back, *([grad] if kind == "gru" else [])])
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
@@ -99,7 +99,6 @@ def test_the_crf_equals_the_one_in_torch(n_tags, lengths):
     for walks in (tasks.modules.crf_in_torch, elmo.kernels.crf_in_triton):
         value, kept = walks.likelihood(emissions, between, starts, ends, tags, mask)
         gradients = walks.gradients(weight.double(), kept, between, ends, tags, mask)
-        paths = walks.best_paths(emissions, between, starts, ends, mask).long().masked_fill(~mask, 0)
-        found.append([value, *gradients, paths])
+        found.append([value, *gradients])
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)

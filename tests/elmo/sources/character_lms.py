@@ -1,8 +1,5 @@
 """Tiny character LMs at random, as files."""
 
-import json
-
-import numpy as np
 import torch
 
 CHARACTERS = ("<unk>", " ", "\n", *"abcdefgé.")
@@ -19,10 +16,17 @@ def tensors_of(seed, hidden=5, layers=1, width=3):
     return {name: torch.randn(shape, generator=generator).half().float() for name, shape in shapes.items()}
 
 
-def save_arrays(folder, layers=1):
+class Dictionary:
+    """In place of flair's, which the reader knows only by its name."""
+
+    def __init__(self):
+        self.idx2item = [character.encode() for character in CHARACTERS]
+
+
+def save_lms(folder, layers=1):
+    """A forward and a backward LM as flair writes them."""
     folder.mkdir()
     for seed, way in enumerate(("forward", "backward")):
-        arrays = {name: tensor.numpy().astype(np.float16) for name, tensor in tensors_of(seed, layers=layers).items()}
-        np.savez(folder / f"{way}.npz", **arrays)
-        (folder / f"{way}.chars.json").write_text(json.dumps(CHARACTERS), encoding="utf-8")
+        content = {"state_dict": tensors_of(seed, layers=layers), "is_forward_lm": way == "forward"}
+        torch.save(content | {"dictionary": Dictionary()}, folder / f"{way}.pt")
     return folder

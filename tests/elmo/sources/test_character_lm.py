@@ -1,6 +1,5 @@
-"""Contextual string embeddings against a plain walk in float64, and the files of flair and of arrays."""
+"""Contextual string embeddings against a plain walk in float64, and the files of flair."""
 
-import json
 import os
 import re
 import sys
@@ -12,8 +11,9 @@ import torch
 
 from elmo import FrozenSource, InputError
 from elmo.sources.character_lm import ROWS_ON_CPU, Flair
+from elmo.sources.torch_files import read_torch_file
 from elmo.store.cached_layers import CachedLayers
-from tests.elmo.sources.character_lms import CHARACTERS, save_arrays, tensors_of
+from tests.elmo.sources.character_lms import CHARACTERS, Dictionary, save_lms, tensors_of
 
 SENTENCES = [("cab", "é", "zebra."), ("a",), (), ("dead", "beef", "dead"), ("face",)]
 
@@ -50,7 +50,7 @@ def save_flair(path, tensors, forward, holder, **settings):
 
 @pytest.fixture
 def folder(tmp_path):
-    return save_arrays(tmp_path / "lms")
+    return save_lms(tmp_path / "lms")
 
 
 def states(text, tensors):
@@ -83,7 +83,7 @@ def expected(sentence, layers, delimiter="\n"):
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_words_have_the_states_of_a_plain_walk(tmp_path, layers):
-    source = Flair(str(save_arrays(tmp_path / "lms", layers)))
+    source = Flair(str(save_lms(tmp_path / "lms", layers)))
     assert isinstance(source, FrozenSource)
     assert source.widths == (10,)
     found = source.token_layers(SENTENCES)
@@ -112,9 +112,9 @@ def test_the_files_of_flair(tmp_path, folder, flair_classes, holder, settings):
     for seed, (way, forward) in enumerate([("z-forward", True), ("a-backward", False)]):
         held = {holder: flair_classes[holder]()}
         save_flair(theirs / f"{way}.pt", tensors_of(seed), forward, held, **settings)
-    source, arrays = Flair(str(theirs)), Flair(str(folder))
-    assert source.fingerprint() == arrays.fingerprint(), "the same LMs in another format"
-    assert torch.equal(source.token_layers(SENTENCES), arrays.token_layers(SENTENCES))
+    source, other = Flair(str(theirs)), Flair(str(folder))
+    assert source.fingerprint() == other.fingerprint(), "the same LMs in another format"
+    assert torch.equal(source.token_layers(SENTENCES), other.token_layers(SENTENCES))
 
 
 def test_a_delimiter_of_two_characters(tmp_path, flair_classes):
@@ -126,71 +126,52 @@ def test_a_delimiter_of_two_characters(tmp_path, flair_classes):
     np.testing.assert_allclose(found[0].numpy(), rows, rtol=1e-5, atol=1e-6)
 
 
+def changed(file, **changes):
+    """Saves a file of flair again with other content."""
+    content = read_torch_file(file)
+    dictionary = Dictionary()
+    vars(dictionary).update(content["dictionary"].attributes)
+    torch.save(content | {"dictionary": dictionary} | changes, file)
+
+
 def test_a_change_of_weights_or_characters_is_another_source(folder):
     before = Flair(str(folder)).fingerprint()
-    listed = folder / "forward.chars.json"
-    listed.write_text(json.dumps([*CHARACTERS[:-2], ".", "é"]), encoding="utf-8")
+    dictionary = Dictionary()
+    dictionary.idx2item[-2:] = [b".", "é".encode()]
+    changed(folder / "forward.pt", dictionary=dictionary)
     assert Flair(str(folder)).fingerprint() != before
 
 
 def test_weights_that_are_not_finite_are_refused(folder):
-    file = folder / "backward.npz"
-    with np.load(file) as arrays:
-        tensors = dict(arrays)
-    tensors["encoder.weight"][2, 1] = np.inf
-    np.savez(file, **tensors)
-    with pytest.raises(InputError, match=r"backward\.npz: tensor 'encoder\.weight' holds NaN .*Get the file again"):
+    tensors = tensors_of(1)
+    tensors["encoder.weight"][2, 1] = torch.inf
+    changed(folder / "backward.pt", state_dict=tensors)
+    with pytest.raises(InputError, match=r"backward\.pt: tensor 'encoder\.weight' holds NaN .*Get the file again"):
         Flair(str(folder))
 
 
 @pytest.mark.parametrize(
-    ("tensor", "array", "said"),
+    ("tensor", "value", "said"),
     [
-        ("rnn.weight_hh_l0", np.zeros(20), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
-        ("rnn.weight_hh_l0", np.zeros((0, 0)), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
-        ("encoder.weight", np.zeros(()), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
-        ("rnn.bias_hh_l0", np.array(["a"] * 20), "expected arrays of numpy.savez, found another file or a damaged"),
-        ("rnn.other", np.zeros(2), "the tensor rnn.other: expected none, found"),
+        ("rnn.weight_hh_l0", torch.zeros(20), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
+        ("rnn.weight_hh_l0", torch.zeros(0, 0), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
+        ("encoder.weight", torch.zeros(()), "expected the matrices encoder.weight and rnn.weight_hh_l0, found {"),
+        ("rnn.other", torch.zeros(2), "the tensor rnn.other: expected none, found"),
     ],
 )
-def test_tensors_that_are_no_character_lm(folder, tensor, array, said):
-    with np.load(folder / "forward.npz") as arrays:
-        tensors = {**arrays, tensor: array}
-    np.savez(folder / "forward.npz", **tensors)
-    with pytest.raises(InputError, match=rf"forward\.npz: {re.escape(said)}.*\. Get the file again"):
+def test_tensors_that_are_no_character_lm(folder, tensor, value, said):
+    changed(folder / "forward.pt", state_dict={**tensors_of(0), tensor: value})
+    with pytest.raises(InputError, match=rf"forward\.pt: {re.escape(said)}.*\. Get the file again"):
         Flair(str(folder))
-
-
-@pytest.mark.parametrize("name", ["forward.npz", "forward.chars.json"])
-@pytest.mark.parametrize("content", [lambda whole: b"", lambda whole: whole[:-9], lambda whole: b"\x80other"])
-def test_a_damaged_file_of_arrays(folder, name, content):
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(content(whole))
-    what = {"forward.npz": r"arrays of numpy\.savez, found", "forward.chars.json": r"its characters in forward\.chars"}
-    remedy = "Get the file again, or name another folder"
-    with pytest.raises(InputError, match=rf"^\S+/forward\.npz: expected {what[name]}.*\. {remedy}$") as found:
-        Flair(str(folder))
-    assert "pickle" not in str(found.value)
 
 
 def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
     with pytest.raises(InputError, match=r"weights of flair: expected a folder .* flair/news, flair/news-fast"):
         Flair("flair/new")
-    (folder / "backward.npz").rename(folder / "forward-2.npz")
-    with pytest.raises(InputError, match=r"forward-2\.npz: expected its characters in forward-2\.chars\.json, a list"):
+    (folder / "backward.pt").unlink()
+    with pytest.raises(InputError, match=r"expected one forward and one backward .* found forward\.pt"):
         Flair(str(folder))
-    (folder / "forward-2.npz").unlink()
-    with pytest.raises(InputError, match=r"expected one forward and one backward .* found forward\.npz"):
-        Flair(str(folder))
-    (folder / "forward.chars.json").write_text("3")
-    with pytest.raises(InputError, match=r"forward\.npz: expected its characters .*, a list in JSON: found 3\."):
-        Flair(str(folder))
-    (folder / "forward.chars.json").write_text('["a"]')
-    with pytest.raises(
-        InputError, match=r"forward\.npz: the tensor encoder\.weight: expected .*\(1, 3\), found .*12, 3"
-    ):
-        Flair(str(folder))
-    (folder / "forward.npz").unlink()
+    (folder / "forward.pt").unlink()
     held = {"dictionary": flair_classes["dictionary"]()}
     save_flair(folder / "lm.pt", tensors_of(0), True, {**held, "recurrent_type": "GRU"})
     with pytest.raises(
@@ -205,7 +186,7 @@ def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
         Flair(str(folder))
 
 
-@pytest.mark.parametrize("name", ["forward.npz", "forward.chars.json", "other.pt"])
+@pytest.mark.parametrize("name", ["forward.pt", "other.pt"])
 def test_a_device_in_the_folder_is_not_read(folder, name):
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(os.devnull)  # in place of a pipe, since reading it never blocks

@@ -16,7 +16,7 @@ from tasks.features.token_features import TokenFeatures, features_fingerprint, f
 from tasks.ner import Ner
 from tasks.running.config import recorded_config
 from tasks.running.experiment import run
-from tests.elmo.sources.character_lms import save_arrays
+from tests.elmo.sources.character_lms import save_lms
 from tests.elmo.sources.naive_masked import OPTIONS
 from tests.tasks.making import ELMO, WORDS, features_config, model_of, run_of
 
@@ -369,7 +369,7 @@ def test_static_elmo_is_word2vec_and_elmo_with_the_settings_of_the_task():
 class TestFlair:
     @pytest.mark.parametrize(("arm", "width"), [("flair", 10), ("flair_elmo", 16 + 10)])
     def test_states_join_the_baseline(self, tmp_path, monkeypatch, weights, arm, width):
-        monkeypatch.setenv("ELMO_FLAIR", str(save_arrays(tmp_path / "lms")))
+        monkeypatch.setenv("ELMO_FLAIR", str(save_lms(tmp_path / "lms")))
         typed = [weights] if arm == "flair_elmo" else []
         config = run_of("task=ner", f"features={arm}", "features.words.vectors=null", *typed)
         assert "features.frozen.flair.source.weights" not in config.variant, "set for all runs of this machine"
@@ -382,7 +382,7 @@ class TestFlair:
         assert all(parameter.requires_grad for parameter in features.frozen["flair"].mixes.parameters())
 
     def test_its_weights_are_counted_as_frozen(self, tmp_path, monkeypatch, capsys):
-        monkeypatch.setenv("ELMO_FLAIR", str(save_arrays(tmp_path / "lms")))
+        monkeypatch.setenv("ELMO_FLAIR", str(save_lms(tmp_path / "lms")))
         arm = [*WORDS, "features=flair", "features.words.trainable=false"]
         small = ["data=mini", "device=cpu", "task.hidden=4", "limit=2", "trainer.epochs=1", f"runs_dir={tmp_path}"]
         ended = run(run_of("task=ner", *arm, *small))

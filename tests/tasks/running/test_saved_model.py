@@ -16,7 +16,7 @@ from tasks.running.predict import LoadedModel, load_model
 from tasks.running.predict import main as predict
 from tasks.running.saved_model import load_weights
 from tasks.running.schema import with_configs_of
-from tests.elmo.sources.character_lms import save_arrays
+from tests.elmo.sources.character_lms import save_lms
 from tests.tasks.making import ELMO, SMALL, WORDS, arm_of, change, keep, model_of, run_of
 from tests.tasks.user import arguments, path_of
 
@@ -202,7 +202,7 @@ class Lengths:
         return LoadedModel(config, model, torch.device("cpu")).predict(["Ada Lind left Oslo."])
 
     def test_flair_is_found_from_another_folder(self, tmp_path, monkeypatch):
-        lms = save_arrays(tmp_path / "lms")
+        lms = save_lms(tmp_path / "lms")
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("ELMO_FLAIR", "lms")
         answer = self.saved(tmp_path / "weights.pt", "features=flair_elmo", *ELMO[-2:])
@@ -241,7 +241,7 @@ class Lengths:
         assert predict([str(tmp_path), "--config-dir", "configs"]) == 1
 
     def test_a_source_that_cannot_be_downloaded(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("ELMO_FLAIR", str(save_arrays(tmp_path / "lms")))
+        monkeypatch.setenv("ELMO_FLAIR", str(save_lms(tmp_path / "lms")))
         self.saved(tmp_path / "weights.pt", "features=flair")
         saved = torch.load(tmp_path / "weights.pt", weights_only=True)
         saved["config"]["features"]["frozen"]["flair"]["source"]["weights"] = "flair/news-fast"

@@ -16,7 +16,7 @@ from tasks.running.config import typed_config
 from tasks.running.experiment import run
 from tasks.running.schema import with_configs_of
 from tasks.training.trainer import Trainer
-from tests.elmo.sources.character_lms import save_arrays
+from tests.elmo.sources.character_lms import save_lms
 
 SETTINGS = (
     *("task=ner", "data=mini", "limit=8", "device=cpu", "task.hidden=4", "features.characters.filters=4"),
@@ -110,7 +110,7 @@ def test_the_record_the_weights_and_the_checkpoint_list_what_was_read(config_of,
 
 
 def test_files_of_other_sources_are_listed(config_of, tmp_path, monkeypatch):
-    folder = save_arrays(tmp_path / "lms")
+    folder = save_lms(tmp_path / "lms")
     monkeypatch.setenv("ELMO_FLAIR", str(folder))
     run(config := config_of("trainer.epochs=1", features="flair"))
     expected = {f"frozen.flair/{file.name}": sha256(file) for file in folder.iterdir()}
