@@ -16,7 +16,7 @@ from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.download.published import VECTORS
-from elmo.embed.one_file import InputLine, batches_by_length, read_lines
+from elmo.embed.one_file import read_lines
 from elmo.names import GLOVE_50D, VECTOR_NAMES
 from elmo.word_vectors import open_vectors
 
@@ -65,30 +65,24 @@ class Use:
         return f"{self.line:>6}  {self.context('[', ']')}"
 
 
-def uses_of(lines: Sequence[InputLine], word: str | None, bilm: Bilm, layer: int | None) -> tuple[list[Use], Floats]:
-    """The uses of a word (None: of every word) and their vectors of length one, (uses, dim).
+def uses_of(sentences: Sequence[Sequence[str]], word: str, bilm: Bilm, layer: int | None) -> tuple[list[Use], Floats]:
+    """The uses of a word and their vectors of length one, (uses, dim).
 
     Args:
-        lines: sentences; those without the word are not embedded.
+        sentences: in words; those without the word are not embedded.
         word: as spelled in the sentences.
         bilm: embeds the sentences.
         layer: its number; None is the average of all.
     """
     uses: list[Use] = []
     vectors: list[Floats] = []
-    wanted = [line for line in lines if line.words and (word is None or word in line.words)]
-    for batch in batches_by_length(wanted, 64):
-        embedded = bilm.token_layers([line.words for line in batch])  # (layers, tokens, dim)
-        chosen = (embedded.mean(dim=0) if layer is None else embedded[layer]).cpu().numpy()
-        start = 0
-        for line in batch:
-            places = [i for i, found in enumerate(line.words) if word is None or found == word]
-            uses += [Use(line.number + 1, place, line.words) for place in places]
-            vectors.append(chosen[[start + place for place in places]])
-            start += len(line.words)
-    order = sorted(range(len(uses)), key=lambda i: (uses[i].line, uses[i].position))
-    stacked = np.concatenate(vectors) if vectors else np.zeros((0, bilm.dim), dtype=np.float32)
-    return [uses[i] for i in order], _unit(stacked[order])
+    for line, words in enumerate(sentences, start=1):
+        if word in words:
+            layers = bilm.token_layers([words])  # (layers, tokens, dim)
+            places = [i for i, other in enumerate(words) if other == word]
+            uses += [Use(line, place, list(words)) for place in places]
+            vectors.append((layers.mean(dim=0) if layer is None else layers[layer]).cpu().numpy()[places])
+    return uses, _unit(np.concatenate(vectors)) if vectors else np.zeros((0, bilm.dim), dtype=np.float32)
 
 
 def nearest(query: Floats, candidates: Floats, k: int, leave_out: Sequence[int] = ()) -> list[tuple[int, float]]:
@@ -111,35 +105,20 @@ def _unit(vectors: Floats) -> Floats:
     return unit
 
 
-def _layer(name: str, bilm: Bilm) -> int | None:
-    """The number of a layer: `last`, `average` (None) or a number."""
-    if name == "average":
-        return None
-    if name == "last":
-        return bilm.n_layers - 1
-    if name.isdecimal() and int(name) < bilm.n_layers:
-        return int(name)
-    raise InputError(f"--layers must be last, average or 0 to {bilm.n_layers - 1}, found {name!r}")
-
-
 def _show(options: argparse.Namespace) -> None:
-    lines = list(read_lines(options.sentences))
-    places = [line.number + 1 for line in lines if options.word in line.words]
-    if not places:
-        near = sorted({word for line in lines for word in line.words if word.lower() == options.word.lower()})
-        hint = f"; it has {', '.join(near)}" if near else ""
-        raise InputError(f"{options.sentences}: the word {options.word!r} does not occur there in this spelling{hint}")
-    if options.line is not None and options.line not in places:
-        listed = ", ".join(map(str, places[:10]))
-        raise InputError(f"{options.sentences}, line {options.line}: no {options.word!r} there; see lines {listed}")
+    sentences = [line.words for line in read_lines(options.sentences)]
     bilm = load_bilm(options.weights).to(choose_device(options.device))
-    layer = _layer(options.layers, bilm)
-    uses, vectors = uses_of(lines, None if options.any else options.word, bilm, layer)
-    queries = [
-        i for i, use in enumerate(uses) if use.words[use.position] == options.word and options.line in (None, use.line)
-    ]
-    if len(uses) < 2:
-        raise InputError(f"{options.sentences}: {options.word!r} occurs once; nearest uses need two or more, or --any")
+    layers = {str(number): number for number in range(bilm.n_layers)} | {"last": bilm.n_layers - 1, "average": None}
+    if options.layers not in layers:
+        raise InputError(f"--layers must be last, average or 0 to {bilm.n_layers - 1}, found {options.layers!r}")
+    uses, vectors = uses_of(sentences, options.word, bilm, layers[options.layers])
+    queries = [i for i, use in enumerate(uses) if options.line in (None, use.line)]
+    if len(uses) < 2 or not queries:
+        lines = ", ".join(str(use.line) for use in uses[:10]) or "none"
+        raise InputError(
+            f"{options.sentences}: expected two uses of {options.word!r} or more in this spelling, one of them in the "
+            f"line asked for, found some in lines: {lines}. Name another word or --line"
+        )
     for query in queries[: options.queries]:
         print(f"{options.word}, layer {options.layers}:\n         {uses[query]}")
         for index, cosine in nearest(vectors[query], vectors, options.k, leave_out=[query]):
@@ -153,8 +132,8 @@ def _show(options: argparse.Namespace) -> None:
             print(f"static vectors: {options.vectors} has none for {options.word!r}")
             return
         row = words.index(spelled)
-        found = nearest(matrix[row], matrix, options.k, leave_out=[row])
-        print(f"static vectors: {', '.join(f'{words[i]} {cosine:.3f}' for i, cosine in found)}")
+        best = nearest(matrix[row], matrix, options.k, leave_out=[row])
+        print(f"static vectors: {', '.join(f'{words[i]} {cosine:.3f}' for i, cosine in best)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,7 +144,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--layers", default="last", help="last, average or a number from 0 (default: last)")
     parser.add_argument("--line", metavar="N", type=int, help="show only the uses in this line, counted from 1")
-    parser.add_argument("--any", action="store_true", help="compare with every word of the file, not only with WORD")
     parser.add_argument(
         "--vectors",
         metavar="V",

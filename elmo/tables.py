@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from elmo.common.errors import InputError, not_utf8
+from elmo.common.errors import InputError
+from elmo.common.files import decoded_lines
 
 LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for a document
 # Tabs separate plain text; commas need quotes around texts that contain them.
@@ -33,46 +33,29 @@ def table_rows(
     if style is None:
         raise InputError(f"{path}: expected a table whose name ends in {' or '.join(STYLES)}. Rename the file")
     csv.field_size_limit(LONGEST_TEXT)
+    rows = csv.reader(decoded_lines(path), delimiter=style[0], quoting=style[1], strict=True)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, delimiter=style[0], quoting=style[1], strict=True)
-            try:
-                header = next(rows, [])
-                wanted = [*columns, *([optional] if optional in header else [])]
-                places = [_place(path, header, name) for name in wanted]
-                for row in filter(None, rows):
-                    if len(row) != len(header):
-                        raise InputError(
-                            f"{path}, line {rows.line_num}: expected {len(header)} columns as in the header, found "
-                            f"{len(row)}. Put quotes around texts with commas or line ends"
-                        )
-                    yield rows.line_num, tuple(row[place] for place in places)
-            except csv.Error as error:
+        header = next(rows, [])
+        wanted = [*columns, *([optional] if optional in header else [])]
+        places = [_place(path, header, name) for name in wanted]
+        for row in filter(None, rows):
+            if len(row) != len(header):
                 raise InputError(
-                    f"{path}, line {rows.line_num}: expected a table, found: {error}. Check the quotes up to this line"
-                ) from error
-    except UnicodeDecodeError as error:
-        if path.is_file():  # not a pipe, which cannot be read again
-            _decode_lines(path)
-        raise not_utf8(str(path), error) from error
-
-
-def _decode_lines(path: Path) -> None:
-    """Raises an error that names the line: `csv` decodes many at once."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                raise not_utf8(f"{path}, line {number}", error) from None
+                    f"{path}, line {rows.line_num}: expected {len(header)} columns as in the header, found {len(row)}. "
+                    "Put quotes around texts with commas or line ends"
+                )
+            yield rows.line_num, tuple(row[place] for place in places)
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {rows.line_num}: expected a table, found: {error}. Check the quotes up to this line"
+        ) from error
 
 
 def _place(path: Path, header: Sequence[str], name: str) -> int:
     if header.count(name) != 1:
-        found = ", ".join(header) or "no header"
-        remedy = "Name the column that you mean, or rename it"
-        if len(header) == 1 and (mark := re.search("[;,|\t]", found)):
-            remedy = f"Save the table as a .csv with commas or a .tsv with tabs; its header has {mark[0]!r} instead"
-        shown = " ".join(found.split())[:200]
-        raise InputError(f"{path}, line 1: expected one column {name!r} in the header, found {shown}. {remedy}")
+        shown = " ".join(", ".join(header).split())[:200] or "no header"
+        raise InputError(
+            f"{path}, line 1: expected one column {name!r} in the header, found {shown}. Name the column that you "
+            "mean, or save the table as a .csv with commas or a .tsv with tabs"
+        )
     return header.index(name)

@@ -72,25 +72,31 @@ def left_partials(folder: Path, pattern: str) -> list[Path]:
     return [path for path in found if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
 
+def decoded_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file with their ends; a byte order mark is accepted. Only a line feed ends a line."""
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(f"{path}, line {number}", error) from error
+
+
 def utf8_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their line ends; a byte order mark and CRLF are accepted.
 
     Only a line feed ends a line: tweets and web pages contain all the other separators of Unicode. A carriage return
     within a line is an error. Such a file probably uses it as its line end, and would be read as one line.
     """
-    number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if "\r" in text:
-                    raise InputError(
-                        f"{path}, line {number}: expected lines that end in LF or CRLF, found a carriage return within "
-                        f"one, at character {text.index(chr(13))}. Save the file with line ends LF or CRLF"
-                    )
-                yield text
-    except UnicodeDecodeError as error:
-        raise not_utf8(f"{path}, line {number}", error) from error
+    for number, line in enumerate(decoded_lines(path), start=1):
+        text = line.rstrip("\r\n")
+        if "\r" in text:
+            raise InputError(
+                f"{path}, line {number}: expected lines that end in LF or CRLF, found a carriage return within one, at "
+                f"character {text.index(chr(13))}. Save the file with line ends LF or CRLF"
+            )
+        yield text
 
 
 def write_json(path: Path, content: object) -> None:

@@ -22,7 +22,7 @@ from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import write_json
-from elmo.embed.one_file import InputLine, read_lines
+from elmo.embed.one_file import read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.batch import SPLITS
 from tasks.probes.wsd import SENSE, entry_of, read_sentences
@@ -100,8 +100,7 @@ def find_uses(
     word: str, source: str, sentences: Iterable[Sequence[str]], sense_of: Callable[[Use], str], bilm: Bilm
 ) -> WordUses:
     """The uses of a word in these sentences, with the vectors of the biLM's top layer."""
-    lines = [InputLine(number, [list(words)]) for number, words in enumerate(sentences)]
-    uses, vectors = uses_of(lines, word, bilm, bilm.n_layers - 1)
+    uses, vectors = uses_of(list(sentences), word, bilm, bilm.n_layers - 1)
     if len(uses) < 2:
         raise InputError(f"{source}: expected two uses of {word!r} or more, found {len(uses)}. Name another word")
     return WordUses(word, source, uses, vectors, list(map(sense_of, uses)))
