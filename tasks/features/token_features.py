@@ -1,38 +1,45 @@
-"""Token features: the vectors of each token from all parts, joined at each place of a head.
+"""Token features: frozen layers of any source and vectors of words, joined at each place of a head.
 
 An arm of the benchmark is a choice of these features. Heads depend on their widths alone.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, reduce
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from elmo import Elmo, FrozenSource
+from elmo.bilm.model import Bilm
+from elmo.bilm.sentences import padded
 from elmo.common import checks
-from elmo.common.errors import InputError
-from elmo.common.files import hashes_of
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import FileState, expanded, hashes_of
 from elmo.common.progress import Reporter
+from elmo.download import published
+from elmo.download.folder import obtain
+from elmo.mix import LayerChoice
+from elmo.names import VECTOR_NAMES
+from elmo.sources import bilm, controls
+from elmo.sources.bilm import TunedBilm
 from elmo.sources.masked import is_masked
-from elmo.sources.source import code_of, fingerprint_of
+from elmo.sources.source import TunableSource, code_of, fingerprint_of, require_source
+from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states, files_of
+from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
+from elmo.store.shelf import LIMIT_GB, PRECISIONS, StoreUnusable, open_shelf
+from elmo.tokeniser import sentences_of_tokens
 from elmo.word_vectors import FileVectors, open_vectors
 from results.records.paths import without_folder
 from tasks.batch import PLACES, FeatureBatch, Sentence
-from tasks.features.frozen_layers import (
-    ElmoConfig,
-    FrozenConfig,
-    FrozenLayers,
-    SourceConfig,
-    StoreConfig,
-    TransformerConfig,
-    TunedGroup,
-    TunedLayers,
-)
 from tasks.features.words import (
     CharacterCnn,
     CharactersConfig,
@@ -43,6 +50,326 @@ from tasks.features.words import (
     WordVectors,
 )
 from tasks.modules.seeding import initialise
+
+# What readers of scores must know about a model, by the last part of its name or path.
+WARNINGS = {
+    "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI, SQuAD 2.0, Reddit and Stack Exchange, so "
+    "scores on SNLI, SQuAD and WNUT-17 say little about it"
+}
+
+
+@dataclass
+class TuningConfig:
+    """How a source is tuned. Its layers are groups of parameters; the head and the mixes keep the trainer's rate.
+
+    Attributes:
+        lr: the highest learning rate of the top layer; the default is for Adam, and too low for Adadelta.
+        decay: the rate of a layer is that of the layer above it times this; 1 for equal rates.
+        warmup: share of the run in which rates rise from zero; afterwards they fall, and reach zero with the last of
+            trainer.epochs.
+        unfreeze: epochs between the start of a layer and that of the one below it. The top layer starts at once; 0
+            starts all.
+    """
+
+    lr: float = 1e-3
+    decay: float = 0.4
+    warmup: float = 0.1
+    unfreeze: int = 1
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
+        checks.positive(f"{key}.lr", self.lr)
+        checks.at_least(0, f"{key}.unfreeze", self.unfreeze)
+        if not 0 < self.decay <= 1:
+            raise InputError(f"{key}.decay: expected more than 0 and at most 1, found {self.decay}")
+        checks.dropout(f"{key}.warmup", self.warmup)
+
+
+@dataclass(frozen=True)
+class TunedGroup:
+    """A layer of a tuned source.
+
+    Attributes:
+        parameters: of the layer.
+        depth: the number of layers above it.
+        config: how it is tuned.
+    """
+
+    parameters: Sequence[nn.Parameter]
+    depth: int
+    config: TuningConfig
+
+    def frozen_in(self, epoch: int) -> bool:
+        """Whether it is not trained yet in an epoch, counted from 1."""
+        return epoch <= self.depth * self.config.unfreeze
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this share of the run, from 0 to 1."""
+        config = self.config
+        rising = progress < config.warmup
+        share = progress / config.warmup if rising else (1 - progress) / (1 - config.warmup)
+        return config.lr * config.decay**self.depth * share
+
+
+@dataclass
+class FrozenConfig(ABC):
+    """What all frozen layers have: their mixes, see `elmo.Elmo`, and their precision.
+
+    Attributes:
+        places: where they enter: some of input, hidden and output, as far as the task's head offers them.
+        layers: mix, last, or the number of a layer.
+        l2: lambda, on the raw mix weights.
+        dropout: of the mixed layers alone; features.dropout and the head's own dropout follow it.
+        precision: float16 or float32, of the frozen layers before they are mixed. It changes the last digits of scores.
+        context: what the source reads for a word: whole, the sentence; isolated, the word alone; window1 or any other
+            number, of neighbours on each side; permuted, the sentence in another order. See `elmo.sources.controls`.
+        by_sentence: whether the source reads a text of several sentences, such as a passage of SQuAD, one by one, as a
+            biLM was trained; the head still reads the whole text. See `elmo.tokeniser.sentences_of_tokens`.
+        warning: what a reader of scores must know about the source, such as test data that it was trained on. It is in
+            the record, and tables mark the scores with it.
+        tune: whether the task trains the source, too. Its layers are then computed in every step, past the store.
+        tuning: how it is trained.
+    """
+
+    recipe: ClassVar[int] = 1
+
+    places: list[str] = field(default_factory=lambda: ["input"])
+    layers: str = "mix"
+    l2: float = 0.001
+    layer_norm: bool = False
+    dropout: float = 0.5
+    precision: str = "float16"
+    context: str = controls.WHOLE
+    by_sentence: bool = False
+    warning: str = ""
+    tune: bool = False
+    tuning: TuningConfig = field(default_factory=TuningConfig)
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
+        if not self.places or sorted(self.places) != sorted(set(self.places) & set(PLACES)):
+            raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, each once, found {self.places}")
+        if not re.fullmatch("mix|last|0|[1-9][0-9]*", self.layers):
+            raise InputError(f"{key}.layers: expected mix, last or the number of a layer, found {self.layers!r}")
+        checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
+        checks.at_least(0, f"{key}.l2", self.l2)
+        checks.dropout(f"{key}.dropout", self.dropout)
+        if not controls.CONTEXTS.fullmatch(self.context):
+            raise InputError(
+                f"{key}.context: expected whole, isolated, permuted or windowK, such as window1, found {self.context!r}"
+            )
+        if self.tune and self.context != controls.WHOLE:
+            raise InputError(f"{key}.context: expected whole with tune=true, found {self.context}. Leave one out")
+        self.tuning.check(f"{key}.tuning")
+        if not self.tune and self.tuning != type(self)().tuning:
+            raise InputError(
+                f"{key}.tuning: expected {key}.tune=true with these settings, found tune=false. Set it too"
+            )
+
+    def open(self) -> FrozenSource:
+        """The source of the layers, as it reads each word in `context`."""
+        return controls.in_context(self._open(), self.context)
+
+    def fingerprint(self) -> str:
+        """The hash of the source's content and of `context`; it names the folder of the layers in the store."""
+        return controls.context_fingerprint(self._content(), self.context)
+
+    @abstractmethod
+    def _open(self) -> FrozenSource:
+        """The source, reading whole sentences."""
+
+    def _content(self) -> str:
+        """The hash of its content."""
+        return fingerprint_of(self._open())
+
+    @abstractmethod
+    def files(self) -> list[Path]:
+        """The files that the source reads; none for one that is drawn."""
+
+
+@dataclass
+class ElmoConfig(FrozenConfig):
+    """ELMo: the layers of a biLM.
+
+    Attributes:
+        enabled: false leaves ELMo out and ignores the other keys; one sweep can then set weights for all arms.
+        weights: a name, shipped or published, a file or a folder; see `elmo.bilm.weight_files.find_weights`.
+        untrained: draw random weights of the same shape, the control elmo_random.
+        untrained_seed: the seed for these weights; not the run's seed, so that all runs share one biLM as with elmo.
+        control: shuffled or matched, see `elmo.sources.controls`.
+        draw: the seed of the control. None is the run's seed, so that a mean over seeds is one over draws: the run puts
+            it here, and its record keeps null.
+    """
+
+    enabled: bool = True
+    weights: str = "small"
+    untrained: bool = False
+    untrained_seed: int = 0
+    control: str | None = None
+    draw: int | None = 0
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range."""
+        super().check(key)
+        if self.control is not None:
+            checks.one_of(tuple(controls.CONTROLS), f"{key}.control", self.control)
+            checks.at_least(0, f"{key}.draw", self.draw)
+        if self.untrained if self.control else self.draw != 0:
+            raise InputError(
+                f"{key}: expected a draw with a control alone, as in features=elmo_matched, and no control of "
+                f"untrained weights, found control={self.control}, draw={self.draw} and untrained={self.untrained}"
+            )
+
+    def _open(self) -> FrozenSource:
+        return _open_elmo(*self._settings)
+
+    def _content(self) -> str:
+        state = () if self._only_drawn else bilm.file_states(self.weights)
+        return _remembered_fingerprint(_open_elmo, self._settings, state)
+
+    def files(self) -> list[Path]:
+        """The weights, and the options if they are not among the weights."""
+        return [] if self._only_drawn else bilm.files(self.weights)
+
+    @property
+    def _settings(self) -> tuple[str, int | None, str | None, int]:
+        """The weights, the seed of untrained ones, the control and its seed."""
+        return self.weights, self.untrained_seed if self.untrained else None, self.control, self.draw or 0
+
+    @property
+    def _only_drawn(self) -> bool:
+        """Whether no weights are read."""
+        return controls.only_a_size(self.weights) and self.untrained
+
+
+def _open_elmo(weights: str, untrained_seed: int | None, control: str | None, draw: int) -> FrozenSource:
+    if untrained_seed is not None:
+        return controls.untrained(weights, untrained_seed)
+    return bilm.trained(weights) if control is None else controls.CONTROLS[control](weights, draw)
+
+
+@lru_cache(maxsize=16)
+def _remembered_fingerprint(
+    kind: Callable[..., FrozenSource], settings: tuple[Any, ...], state: tuple[FileState, ...]
+) -> str:
+    """The fingerprint of a source, cached while its files have this state, since a sweep needs it often."""
+    return kind(*settings).fingerprint()
+
+
+@dataclass
+class TransformerConfig(FrozenConfig):
+    """The layers of a transformer.
+
+    Attributes:
+        enabled: false leaves it out and ignores the other keys.
+        model: a name on the Hugging Face hub, or a folder.
+        pooling: first or mean, of the sub-words of a word.
+        window: sub-words to read at once.
+        overlap: sub-words that neighbouring windows of a long text share.
+    """
+
+    enabled: bool = True
+    model: str = "bert-base-cased"
+    pooling: str = "first"
+    window: int = WINDOW
+    overlap: int = OVERLAP
+    # As BERT is tuned: low rates, and all layers at once.
+    tuning: TuningConfig = field(default_factory=lambda: TuningConfig(lr=2e-5, decay=0.95, unfreeze=0))
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range."""
+        super().check(key)
+        checks.one_of(POOLINGS, f"{key}.pooling", self.pooling)
+        checks.at_least(0, f"{key}.overlap", self.overlap)
+        if self.window <= self.overlap:
+            raise InputError(f"{key}.window: expected more than the overlap, {self.overlap}, found {self.window}")
+
+    def _open(self) -> FrozenSource:
+        return Transformer(*self._settings)
+
+    def _content(self) -> str:
+        return _remembered_fingerprint(Transformer, self._settings, file_states(self._settings[0]))
+
+    def files(self) -> list[Path]:
+        """Config, tokeniser and weights."""
+        return files_of(self._settings[0])
+
+    @property
+    def _settings(self) -> tuple[str, str, int, int]:
+        place = expanded(self.model, "features.transformer.model") if self.model.startswith("~") else self.model
+        return str(place), self.pooling, self.window, self.overlap
+
+
+@dataclass
+class SourceConfig(FrozenConfig):
+    """Frozen layers of any other source.
+
+    Attributes:
+        source: `_target_`, the class of the source as module.Class, and the arguments of its constructor.
+    """
+
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, key: str) -> None:
+        """Raises an InputError for a value out of range. Imports nothing: the settings may come from a file."""
+        super().check(key)
+        target = self.source.get("_target_")
+        if not (isinstance(target, str) and "." in target):
+            raise InputError(
+                f"{key}.source._target_: expected the class of a source as module.Class, found {excerpt(target)}"
+            )
+
+    def _open(self) -> FrozenSource:
+        target = str(self.source["_target_"])
+        kind = cast(Callable[..., object], checks.importable("features.frozen", target))
+        arguments = {name: value for name, value in self.source.items() if name != "_target_"}
+        try:
+            inspect.signature(kind).bind(**arguments)
+        except TypeError as error:
+            raise InputError(
+                f"features.frozen: expected a class that accepts these settings, found {target}: {error}"
+            ) from error
+        return require_source(kind(**arguments), f"features.frozen: {target}")
+
+    def vector_names(self) -> list[str]:
+        """The word vectors that its settings name, by a name rather than a path."""
+        return [value for value in self.source.values() if value in (*VECTOR_NAMES, *published.VECTORS)]
+
+    def files(self) -> list[Path]:
+        """The files that its settings name: by path, a folder's own files, or those of a published model."""
+        paths: list[Path] = []
+        for value in self.source.values():
+            path = Path(value).expanduser() if isinstance(value, str) and value else None
+            if path is not None and path.exists():
+                paths += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+            elif value in published.names() and value not in published.VECTORS:  # vectors: see `vector_names`
+                paths += [obtain(value) / file.name for file in published.files_of(value)]
+        return paths
+
+
+@dataclass
+class StoreConfig:
+    """Where frozen layers are stored between runs; no setting here changes a score.
+
+    Attributes:
+        path: the folder; null for no store.
+        limit_gb: maximum size. Layers that do not fit are kept in memory or computed each time.
+        memory_gb: maximum memory of the device for layers: on a GPU, without a store, or when the store is full.
+    """
+
+    path: str | None = None
+    limit_gb: float = LIMIT_GB
+    memory_gb: float = MEMORY_GB
+
+    def check(self) -> None:
+        """Raises an InputError for a value out of range."""
+        for name in ("limit_gb", "memory_gb"):
+            checks.at_least(0, f"store.{name}", getattr(self, name))
+        self.folder()
+
+    def folder(self) -> Path | None:
+        """The folder with ~ expanded."""
+        return None if self.path is None else expanded(self.path, "store.path")
 
 
 @dataclass
@@ -116,6 +443,98 @@ def features_recipes(config: FeaturesConfig) -> dict[str, int]:
     """The recipe number of each part that the features have."""
     parts = {"words": config.words, "characters": config.characters, **config.all_frozen()}
     return {name: part.recipe for name, part in parts.items() if part is not None}
+
+
+class FrozenLayers(Elmo, FeaturePart):
+    """Layers of a source as a part, with one mix for each place; cached.
+
+    Args:
+        name: of the part, for `LocatedText.layers`.
+        config: the source and its mixes.
+        store: where the layers are stored.
+    """
+
+    source: CachedLayers
+
+    def __init__(self, name: str, config: FrozenConfig, store: StoreConfig) -> None:
+        source, shelf = config.open(), None
+        if (folder := store.folder()) is not None:
+            try:
+                shelf = open_shelf(folder, fingerprint_of(source), source.widths, config.precision, store.limit_gb)
+            except StoreUnusable as error:
+                raise StoreUnusable(f"{error}: store.path=DIR, or store.path=null") from error
+        cached = CachedLayers(source, shelf, config.precision, store.memory_gb, f"features.{name}")
+        self._mix(name, config, cached)
+
+    def _mix(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
+        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
+        last = len(source.widths) - 1
+        if isinstance(layers, int) and layers > last:
+            raise InputError(f"features.{name}.layers: expected mix, last or a layer from 0 to {last}, found {layers}")
+        choice = cast(LayerChoice, layers)
+        super().__init__(source, config.places, choice, config.layer_norm, config.l2, config.dropout)
+        self.name = name
+        self.widths = dict.fromkeys(self.mixes, self.dim)
+        self.by_sentence = config.by_sentence
+
+    def read(self, texts: Iterable[Sentence]) -> list[list[Sentence]]:
+        """What the source reads of each text: its sentences with `by_sentence`, or the whole."""
+        return [_sentences_of(tuple(text)) if self.by_sentence else [text] for text in texts]
+
+    def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
+        """Embeds the sentences that are not cached yet."""
+        return self.source.prepare(chain.from_iterable(self.read(sentences)), reporter)
+
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """Where the layers of a padded batch are; a store starts to read those that it has."""
+        read = self.read(sentences)
+        return self.source.locate(list(chain.from_iterable(read)), list(map(len, read)))
+
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """The mixed layers; a sentence that occurs several times in a batch is embedded once."""
+        held = self.source.embed([text.layers[self.name] for text in texts])
+        for text in texts:
+            yield self.mixed(self.source.layers_at(text.layers[self.name], held), text.mask)
+
+
+_sentences_of = lru_cache(maxsize=100_000)(sentences_of_tokens)
+
+
+class TunedLayers(FrozenLayers):
+    """Layers of a source that is trained with the task: computed in every step, without cache or store.
+
+    Raises:
+        InputError: the source cannot be tuned.
+    """
+
+    source: TunableSource  # type: ignore[assignment]
+
+    def __init__(self, name: str, config: FrozenConfig) -> None:
+        source = config.open()
+        tunable = TunedBilm(source) if isinstance(source, Bilm) else source  # computed as in pretraining
+        if not isinstance(tunable, TunableSource):
+            raise InputError(
+                f"features.{name}.tune: expected a biLM, a transformer, or a source with parameter_groups(), see "
+                f"elmo.sources.source.TunableSource, found {type(source).__name__}. Leave tune out"
+            )
+        self._mix(name, config, tunable)
+        groups = tunable.parameter_groups()
+        self.groups = [TunedGroup(group, len(groups) - 1 - i, config.tuning) for i, group in enumerate(groups)]
+
+    def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
+        """Nothing: layers change in every step."""
+        return 0
+
+    def locate(self, sentences: Sequence[Sentence]) -> Located:
+        """The sentences alone: `vectors` computes their layers."""
+        return Located(list(map(tuple, sentences)))
+
+    def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
+        """The mixed layers."""
+        for text in texts:
+            whole = text.layers[self.name].sentences
+            tokens = self.source.token_layers(list(chain.from_iterable(self.read(whole))))
+            yield self.mixed(padded(tokens, whole), text.mask)
 
 
 class TokenFeatures(nn.Module):
@@ -276,4 +695,4 @@ class TokenFeatures(nn.Module):
     def penalty(self) -> Tensor:
         """The term that the features add to the loss: the L2 penalty of the mix weights, or zero."""
         penalties = [part.penalty() for part in self._layers]
-        return functools.reduce(torch.add, penalties) if penalties else torch.zeros((), device=self.device)
+        return reduce(torch.add, penalties) if penalties else torch.zeros((), device=self.device)

@@ -27,8 +27,16 @@ from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without
 from results.records.progress import LOCK_NAME
 from results.records.record import decide, hashed
 from tasks.data.datasets import DataConfig, DataSource
-from tasks.features.frozen_layers import WARNINGS, ElmoConfig, SourceConfig, TransformerConfig
-from tasks.features.token_features import FeaturesConfig, TokenFeatures, features_fingerprint, features_recipes
+from tasks.features.token_features import (
+    WARNINGS,
+    ElmoConfig,
+    FeaturesConfig,
+    SourceConfig,
+    TokenFeatures,
+    TransformerConfig,
+    features_fingerprint,
+    features_recipes,
+)
 from tasks.running.config_errors import explain
 from tasks.running.schema import RunSchema, RunSettings, compose_config, group_options, with_configs_of
 from tasks.task import Task

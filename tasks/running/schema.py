@@ -23,8 +23,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
 from tasks.data.datasets import DataConfig
-from tasks.features.frozen_layers import StoreConfig
-from tasks.features.token_features import FeaturesConfig
+from tasks.features.token_features import FeaturesConfig, StoreConfig
 from tasks.running import typed_files
 from tasks.training.trainer import TrainerConfig
 

@@ -20,7 +20,7 @@ from elmo.download.folder import DownloadNeeded, without_downloads
 from results.experiments import equal_runs
 from results.records.paths import is_name
 from tasks.data.datasets import DataSource
-from tasks.features.frozen_layers import FrozenConfig, TransformerConfig
+from tasks.features.token_features import FrozenConfig, TransformerConfig
 from tasks.running.config import Run
 
 MIXING = {field.name for field in fields(FrozenConfig)}  # settings of frozen layers that open nothing

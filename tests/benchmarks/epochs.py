@@ -15,7 +15,7 @@ import torch
 
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
-from tasks.features.frozen_layers import StoreConfig
+from tasks.features.token_features import StoreConfig
 from tasks.running.config import typed_config
 from tasks.training.trainer import Trainer
 from tests.benchmarks.heads import from_libraries

@@ -10,8 +10,7 @@ from elmo.common.tensor_files import write_tensors
 from results.records.identity import RECORD_NAME
 from results.records.record import RunRecord, read_record, write_record
 from tasks.data.datasets import look_at
-from tasks.features.frozen_layers import ElmoConfig
-from tasks.features.token_features import FeaturesConfig, TokenFeatures
+from tasks.features.token_features import ElmoConfig, FeaturesConfig, TokenFeatures
 from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.running.config import run_config
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights

@@ -3,8 +3,8 @@
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.conll2012 import read_documents
 from tasks.data.tag_schemes import Span
+from tasks.data.text_files import read_documents
 
 BEGIN = "#begin document (nw/made/00/up_0001); part 002"
 END = "#end document"

@@ -11,8 +11,14 @@ import torch
 from elmo import InputError, MaskedLm, random_bilm, save_bilm
 from elmo.sources.masked import random_masked, save_masked
 from tasks.data.datasets import DataSource
-from tasks.features.frozen_layers import ElmoConfig, SourceConfig, StoreConfig
-from tasks.features.token_features import TokenFeatures, features_fingerprint, features_recipes
+from tasks.features.token_features import (
+    ElmoConfig,
+    SourceConfig,
+    StoreConfig,
+    TokenFeatures,
+    features_fingerprint,
+    features_recipes,
+)
 from tasks.ner import Ner
 from tasks.running.config import recorded_config
 from tasks.running.experiment import run

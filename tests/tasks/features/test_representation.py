@@ -13,7 +13,7 @@ import elmo
 from elmo.common.progress import Reporter
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
-from tasks.features.frozen_layers import FrozenLayers, SourceConfig, StoreConfig
+from tasks.features.token_features import FrozenLayers, SourceConfig, StoreConfig
 
 SMALL = ["features.words.vectors=null", "features.words.dim=8", "features.characters.filters=8", "task.hidden=8"]
 LIMITED = ["task=ner", "data=mini", "device=cpu", "limit=20", "trainer.epochs=1"]

@@ -6,8 +6,7 @@ import torch
 
 from elmo import SIZES, InputError, random_bilm, save_bilm
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES
-from tasks.features.frozen_layers import ElmoConfig
-from tasks.features.token_features import TokenFeatures, features_fingerprint
+from tasks.features.token_features import ElmoConfig, TokenFeatures, features_fingerprint
 from tasks.features.words import CharacterCnn, CharactersConfig, WordsConfig
 from tasks.modules.layers import BiRnn
 from tasks.modules.seeding import drawing_from, initialise, named_seed

@@ -11,8 +11,7 @@ from elmo import InputError
 from elmo.sources.transformer import Transformer
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
-from tasks.features.frozen_layers import TransformerConfig
-from tasks.features.token_features import TokenFeatures
+from tasks.features.token_features import TokenFeatures, TransformerConfig
 from tasks.ner import Ner
 from tasks.running.experiment import WEIGHTS_NAME
 from tasks.running.saved_model import load_weights

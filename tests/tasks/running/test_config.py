@@ -12,8 +12,7 @@ from omegaconf import OmegaConf
 import conf
 from elmo.common.errors import InputError
 from results.records.identity import fingerprint, shown
-from tasks.features.frozen_layers import ElmoConfig
-from tasks.features.token_features import FeaturesConfig
+from tasks.features.token_features import ElmoConfig, FeaturesConfig
 from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner import NerSettings

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from elmo import InputError
-from tasks.features.frozen_layers import ElmoConfig, TunedGroup, TuningConfig
-from tasks.features.token_features import TokenFeatures
+from tasks.features.token_features import ElmoConfig, TokenFeatures, TunedGroup, TuningConfig
 from tasks.running.saved_model import load_weights, save_weights
 from tasks.training.optimisers import OPTIMIZERS
 from tasks.training.trainer import TaskModel
