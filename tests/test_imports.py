@@ -94,6 +94,13 @@ def test_results_load_without_torch():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_tests_of_results_do_without_torch_too(repository):
+    files = sorted((repository / "tests" / "results").rglob("*.py"))
+    names = [item for path in files for item in imports_of(path, repository)]
+    heavy = (*sorted(FORBIDDEN["results"] - {"tests"}), "tests.tasks", "tests.elmo")
+    assert [str(item) for item in names if f"{item.name}.".startswith(tuple(f"{name}." for name in heavy))] == []
+
+
 def modules_of(root):
     """The modules that each module imports, by dotted names."""
     files = {path: path.relative_to(root) for house in HOUSES for path in sorted((root / house).rglob("*.py"))}

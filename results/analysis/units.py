@@ -1,8 +1,10 @@
 """The article or document of each test example: a number among its scores, or sizes from `paper/units.toml`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 
 from results.records.example_scores import Example
 from results.records.record import RunRecord
@@ -41,8 +43,8 @@ def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> l
     """
     if not unit:
         return None
-    if all(unit in example for example in examples):
-        return [example[unit] for example in examples]
+    with suppress(KeyError):
+        return list(map(itemgetter(unit), examples))
     known = _files().get(str(record.data_hashes.get("test")))
     if known is None or known.unit != unit or sum(known.sizes) != len(examples):
         return None
