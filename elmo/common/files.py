@@ -59,7 +59,7 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     except OSError as error:
         if error.errno is not None and error.filename is None:
-            error.filename = str(path)  # that of a full disk names no file
+            error.filename, error.strerror = str(path), os.strerror(error.errno)  # h5py's text is long
         raise
     finally:
         with suppress(OSError):  # it exists after an error alone, and the first error is the one to report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from elmo.bilm.model import Bilm, CarriedState
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, require_space, sha256_of, utf8_lines
 from elmo.common.progress import progress_bar
-from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, require_half_holds
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, in_batches, require_half_holds
 from elmo.tables import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
 
@@ -48,6 +48,9 @@ class InputLine:
 
     number: int
     sentences: list[list[str]]
+
+    def __len__(self) -> int:
+        return len(self.words)
 
     @cached_property
     def words(self) -> list[str]:
@@ -93,21 +96,6 @@ def read_lines(path: Path, tokenise: Tokenise = "whitespace", column: str | None
             yield InputLine(number, [sentence for line in text.split("\n") for sentence in split(line)])
     except OSError as error:
         raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
-
-
-def batches_by_length(
-    lines: Iterable[InputLine], size: int, most_tokens: int = TOKENS_AT_ONCE
-) -> Iterator[list[InputLine]]:
-    """Batches of similar lengths, of at most `size` lines and `most_tokens` padded tokens (or one long line)."""
-    batch: list[InputLine] = []
-    for line in sorted(lines, key=lambda line: len(line.words)):
-        tokens = (len(batch) + 1) * len(line.words)  # the newest line is the longest
-        if batch and (len(batch) == size or tokens > most_tokens):
-            yield batch
-            batch = []
-        batch.append(line)
-    if batch:
-        yield batch
 
 
 @contextmanager
@@ -207,7 +195,7 @@ def embed_file(
         raise InputError(f"{target}: expected the name of a file that ends in {', '.join(HDF5)} or {PARQUET}")
     refuse_overwrite("the sentences", source, target)
     # Reports wrong lines before any work.
-    lengths = [len(line.words) for line in read_lines(source, settings.tokenise, settings.column)]
+    lengths = [len(line) for line in read_lines(source, settings.tokenise, settings.column)]
     sha256 = sha256_of(source)
     on_cpu, carried, pooled = bilm.device.type == "cpu", settings.state == "carried", settings.pool == "mean"
     kept = bilm.n_layers if settings.layers == "all" else 1
@@ -230,12 +218,12 @@ def embed_file(
         task = progress.add_task("embedding", total=len(lengths))
         while window := list(islice(lines, size if carried else size * BATCHES_IN_A_WINDOW)):
             values: dict[int, Values] = {}
-            for batch in [window] if carried else batches_by_length(window, size, most_tokens):
+            for batch in [window] if carried else in_batches(most_tokens, sorted(window, key=len), size):
                 computed = bilm.token_layers([sentence for line in batch for sentence in line.sentences], state)
                 exact = selected(computed, settings.layers).cpu().numpy()
                 if settings.precision == "float16":
                     require_half_holds(float(np.abs(exact).max(initial=0)))
-                ends = np.cumsum([len(line.words) for line in batch])
+                ends = np.cumsum([len(line) for line in batch])
                 for line, layers in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
                     values[line.number] = settings.of_line(layers)
                 progress.advance(task, len(batch))

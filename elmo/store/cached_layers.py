@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone
 HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
 
 Key = tuple[str, ...]
+Item = TypeVar("Item", bound=Sized)
 Numbers = npt.NDArray[np.int64]
 
 
@@ -171,7 +172,7 @@ class CachedLayers(nn.Module):
             return
         sentences = three_of(stored)
         kept = self._take(row_numbers([self._stored[key] for key in sentences], sentences))
-        difference = largest_difference(self._compute(sentences)[0].cpu(), kept, self.widths)
+        difference = largest_difference(self._compute(sentences).cpu(), kept, self.widths)
         if difference > TOLERANCE:
             raise StoreUnusable(
                 f"{shelf.path}: expected the layers that {name_of(self.source)} computes now, found others, with a "
@@ -194,9 +195,7 @@ class CachedLayers(nn.Module):
         random.Random(os.getpid()).shuffle(batches)
         for batch in reporter.track(batches, len(batches), "embedding"):
             if missing := self._not_stored(batch):
-                rows, peak = self._compute(missing)
-                self._check(peak)
-                shelf.add(missing, rows.cpu().numpy())
+                shelf.add(missing, self._compute(missing).cpu().numpy())
 
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Loads sentences into memory, from the store or computed, as far as they fit."""
@@ -210,17 +209,13 @@ class CachedLayers(nn.Module):
         starts = starts_from(len(self._table), stored + computed)
         table = self._table.new_empty(len(self._table) + sum(map(len, fitting)), self._table.shape[1])
         table[: len(self._table)] = self._table
-        for batch in self._batches(stored):
-            rows = self._take(row_numbers([self._stored[key] for key in batch], batch))
+        batches = self._batches(stored) + self._batches(computed)
+        for batch in reporter.track(batches, len(batches), "embedding"):
+            if batch[0] in self._stored:
+                rows = self._take(row_numbers([self._stored[key] for key in batch], batch))
+            else:
+                rows = self._compute(batch)
             table[starts[batch[0]] :][: len(rows)] = rows
-        peaks = []
-        batches = self._batches(computed)
-        for batch in reporter.track(batches, len(batches), "embedding") if batches else []:
-            rows, peak = self._compute(batch)
-            table[starts[batch[0]] :][: len(rows)] = rows
-            peaks.append(peak)
-        for peak in peaks:  # only now: each check waits for the device
-            self._check(peak)
         # Only now, and the table first: after an error or Ctrl-C no sentence may point to rows of another one.
         self._table = table
         self._starts.update(starts)
@@ -230,25 +225,22 @@ class CachedLayers(nn.Module):
         on_cpu = self._table.device.type == "cpu"
         return list(in_batches(TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU, by_length))
 
-    def _compute(self, batch: Sequence[Key]) -> tuple[Tensor, Tensor]:
-        """The layers of sentences, rounded, (tokens, width), and their largest value; does not wait for a GPU."""
+    def _compute(self, batch: Sequence[Key]) -> Tensor:
+        """The layers of sentences, rounded, (tokens, width)."""
         with frozen_arithmetic(self._table.device):  # as in `prepare`, also in a training step with autocast
             layers = self.source.token_layers(batch)
-        if not isinstance(layers, Tensor):
-            raise InputError(f"token_layers of {name_of(self.source)}: expected a tensor, found {excerpt(layers)}")
-        layers = layers.detach().to(self._table.device)  # a source may stay on the CPU
         expected = len(self.widths), sum(map(len, batch)), self.dim
-        if layers.shape != expected:
+        shape = tuple(layers.shape) if isinstance(layers, Tensor) else excerpt(layers)
+        if shape != expected:
             raise InputError(
-                f"token_layers of {name_of(self.source)}: expected the shape (layers, tokens, dim) {expected}, found "
-                f"{tuple(layers.shape)}"
+                f"token_layers of {name_of(self.source)}: expected a tensor of the shape (layers, tokens, dim) "
+                f"{expected}, found {shape}"
             )
-        parts = [layer[:, :width] for layer, width in zip(layers, self.widths, strict=True)]
-        return torch.cat(parts, dim=1).to(self._kind), torch.stack(torch.aminmax(layers)).abs().amax()
-
-    def _check(self, peak: Tensor) -> None:
+        layers = layers.detach().to(self._table.device)  # a source may stay on the CPU
         if self._kind == torch.float16:  # else there is no need to wait for the device
-            require_half_holds(float(peak), self._name)
+            require_half_holds(float(torch.stack(torch.aminmax(layers)).abs().amax()), self._name)
+        parts = [layer[:, :width] for layer, width in zip(layers, self.widths, strict=True)]
+        return torch.cat(parts, dim=1).to(self._kind)
 
     def _take(self, rows: Numbers) -> Tensor:
         """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
@@ -260,15 +252,12 @@ class CachedLayers(nn.Module):
         return into
 
     def locate(self, sentences: Sequence[Sentence], counts: Sequence[int] | None = None) -> Located:
-        """Looks up the layers of a padded batch and reads those in the store.
+        """Looks up the layers of a batch and reads those in the store.
 
         Args:
             sentences: the sentences of the batch.
-            counts: if given, a row of the batch is a text of the next `counts` sentences, instead of one sentence.
+            counts: how many sentences each row of a padded batch has; None for tokens without padding.
         """
-        return self._locate(sentences, [1] * len(sentences) if counts is None else counts)
-
-    def _locate(self, sentences: Sequence[Sentence], counts: Sequence[int] | None) -> Located:
         # A lookup hashes a sentence word by word, so each is looked up only once if all are in memory.
         keys = [tuple(sentence) for sentence in sentences]
         starts = [self._starts.get(key, NOWHERE) for key in keys]
@@ -287,21 +276,19 @@ class CachedLayers(nn.Module):
         missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
         if not missing:
             return None
-        rows, peak = self._compute(missing)
-        self._check(peak)
-        return Held(torch.cat([self._table[:1], rows]), starts_from(1, missing))
+        return Held(torch.cat([self._table[:1], self._compute(missing)]), starts_from(1, missing))
 
     def layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
 
         Sentences that are not cached are embedded now, each once even if the batch repeats it.
         """
-        located = self.locate(sentences)
+        located = self.locate(sentences, [1] * len(sentences))
         return self.layers_at(located, self.embed([located]))
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
-        located = self._locate(sentences, counts=None)
+        located = self.locate(sentences)
         return self.layers_at(located, self.embed([located]))
 
     def layers_at(self, located: Located, held: Held | None) -> Tensor:
@@ -357,12 +344,12 @@ def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
     return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
 
 
-def in_batches(most: int, by_length: Sequence[Key]) -> Iterator[list[Key]]:
-    """Batches of similar lengths with at most this many tokens, or one longer sentence."""
-    batch: list[Key] = []
+def in_batches(most: int, by_length: Iterable[Item], size: int | None = None) -> Iterator[list[Item]]:
+    """Batches of at most this many tokens, or one longer sentence, and of at most `size` sentences."""
+    batch: list[Item] = []
     tokens = 0
     for sentence in by_length:
-        if batch and tokens + len(sentence) > most:
+        if batch and (tokens + len(sentence) > most or len(batch) == size):
             yield batch
             batch, tokens = [], 0
         batch.append(sentence)

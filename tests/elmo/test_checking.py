@@ -118,7 +118,7 @@ def test_a_bilm_has_no_code_of_a_user():
         (Batched(), "Batched: expected the layers of a sentence to depend on that sentence alone, found"),
         (Counting(), "Counting: expected one fingerprint, found another one after a call"),
         (Unhashed(), r"fingerprint\(\) of .*Unhashed: expected a hash of 16 or more hexadecimal digits"),
-        (OneLayer(), r"OneLayer: expected the shape \(layers, tokens, dim\)"),
+        (OneLayer(), r"OneLayer: expected a tensor of the shape \(layers, tokens, dim\)"),
         (NotRepeated(), "NotRepeated: expected layer 1 to repeat its first 2 values, see widths, found others"),
         (
             Plain(torch.ones(1)),

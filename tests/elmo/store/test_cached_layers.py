@@ -42,7 +42,7 @@ def test_texts_of_one_batch_share_what_is_embedded(bilm, monkeypatch):
     runs = []
     compute = bilm.token_layers
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
-    located = [cached.locate(text) for text in (first, second, third)]
+    located = [cached.locate(text, [1] * len(text)) for text in (first, second, third)]
     assert runs == [], "locating computes nothing"
     held = cached.embed(located)
     assert runs == [[*SENTENCES[10:13], SENTENCES[15]]]
@@ -209,13 +209,13 @@ def test_layers_computed_in_a_step_with_autocast_are_those_of_the_cache(bilm, mo
 
 def test_layers_that_are_no_tensor_are_refused(monkeypatch):
     monkeypatch.setattr(TwoValues, "token_layers", lambda self, sentences: [[1.0] * 4])
-    with pytest.raises(InputError, match=r"TwoValues: expected a tensor, found \[\[1\.0, 1\.0, 1\.0, 1\.0\]\]"):
+    with pytest.raises(InputError, match=r"TwoValues: expected a tensor of .*, found \[\[1\.0, 1\.0, 1\.0, 1\.0\]\]"):
         CachedLayers(TwoValues()).prepare([("a", "b"), ("c",)])
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4), (2, 2, 4), (2, 3, 5)])
 def test_layers_of_another_shape_are_refused(shape):
-    with pytest.raises(InputError, match=r"TwoValues: expected the shape \(layers, tokens, dim\) \(2, 3, 4\), found"):
+    with pytest.raises(InputError, match=r"TwoValues: expected a tensor of the shape .* \(2, 3, 4\), found"):
         CachedLayers(TwoValues(*shape)).layers([("a", "b"), ("c",)])
 
 
@@ -264,4 +264,5 @@ def test_what_fits_is_taken_from_the_front(tokens, fitting):
 
 def test_a_batch_has_so_many_tokens_at_most_or_one_longer_sentence():
     assert list(in_batches(3, [A, B, B, C, ("d",) * 9])) == [[A, B], [B], [C], [("d",) * 9]]
+    assert list(in_batches(30, [A, B, B, C], size=2)) == [[A, B], [B, C]]
     assert list(in_batches(3, [])) == []
