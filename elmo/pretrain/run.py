@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +13,6 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.event_file import EventFile
 from elmo.common.files import explain_full_disk, replacing
 from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
@@ -26,10 +23,10 @@ from elmo.pretrain.export import Output, card, export, find_output, hardware, lo
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
 from elmo.pretrain.settings import Settings
-from elmo.pretrain.train import CurveRow, RunFolder, precision, require_finite, train
+from elmo.pretrain.train import RunFolder, precision, require_finite, train
 
 if TYPE_CHECKING:
-    import wandb
+    pass
 
 
 class Given(NamedTuple):
@@ -55,8 +52,6 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
             "corpus: expected text files or folders, found none; add corpus=FILE, or 'corpus=[FILE,FOLDER]'"
         )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
-    if settings.wandb is not None:
-        _check_project(settings.wandb)
     given = _given(settings)  # loaded early, so that errors come before the text is read
     options = OBJECTIVES[settings.objective].options
     if given.model is None:
@@ -104,8 +99,7 @@ def _pretrain(
         return measured
 
     before = measure(model, "before training") if settings.init else None
-    with _watching(settings) as watch:
-        position = train(model, train_text, heldout, settings, folder, console, watch)
+    position = train(model, train_text, heldout, settings, folder, console)
     trained = measure(model, "", precision(settings.training.precision, device))
     print_line(console, f"exporting to {out / 'export'}")
     output = Output(model.output, vocabulary, settings.tokenise)
@@ -165,43 +159,3 @@ def _given(settings: Settings) -> Given:
             f"{settings.tokenise}; use the same, or the words would not match"
         )
     return Given(model, output.vocabulary, {f"{key}.sha256": hashed})
-
-
-@contextmanager
-def _watching(settings: Settings) -> Iterator[Callable[[CurveRow], None]]:
-    """A function that sends the learning curve to Weights & Biases and TensorBoard, as far as they are wanted."""
-    with ExitStack() as logs:
-        run = events = None
-        if settings.wandb is not None:
-            run = logs.enter_context(_wandb_run(settings))
-        if settings.tensorboard:
-            events = logs.enter_context(closing(EventFile(Path(settings.out) / "tensorboard", settings.identity())))
-
-        def send(row: CurveRow) -> None:
-            if run:
-                run.log({name: value for name, value in row.items() if value is not None}, step=row["step"])
-            if events:
-                events.values(row, row["step"])
-
-        yield send
-
-
-def _check_project(project: str) -> None:
-    """Raises an InputError unless this can be the name of a project of wandb."""
-    import wandb
-
-    try:
-        wandb.Settings(project=project)
-    except wandb.errors.UsageError as error:
-        raise InputError(f"wandb: {error}. Choose another name") from error
-
-
-def _wandb_run(settings: Settings) -> wandb.Run:
-    """A new run on Weights & Biases."""
-    import wandb  # imported only when used: it takes a second
-
-    try:
-        return wandb.init(project=settings.wandb, dir=settings.out, config=settings.identity())
-    except wandb.errors.Error as error:
-        reason = str(error).rstrip(".")
-        raise InputError(f"wandb cannot start: {reason}. Run `wandb login`, or set WANDB_MODE=offline") from error

@@ -208,8 +208,6 @@ class Settings:
             name. Shape and vocabulary come with it.
         seed: of all random draws.
         device: auto, cpu or cuda.
-        wandb: Weights & Biases project to log to; null logs nothing.
-        tensorboard: whether the curve is also written to OUT/tensorboard.
         licence: of the text, for the card.
         model: shape of the biLM.
         masked: shape of the masked LM.
@@ -237,8 +235,6 @@ class Settings:
     init: str | None = None
     seed: int = 1
     device: str = "auto"
-    wandb: str | None = None
-    tensorboard: bool = False
     licence: str | None = None
     model: Model = field(default_factory=Model)
     masked: Masked = field(default_factory=Masked)
@@ -273,11 +269,6 @@ class Settings:
         for name, value in asdict(self).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         of_text = ("corpus", "exclude", "workers", "store", "heldout_seed", "training.recase")
-        of_export = ("name", "licence", "export.weights")
-        for name in (*of_text, *of_export, "out", "device", "wandb", "tensorboard"):
+        for name in (*of_text, "name", "licence", "export.weights", "out", "device"):
             del flat[name]
-        if self.vocabulary_of is None:  # as in runs from before these settings existed
-            del flat["vocabulary_of"]
-        if self.objective == "bilm":
-            flat = {name: value for name, value in flat.items() if not name.startswith(("objective", "masked."))}
         return flat

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -66,7 +66,6 @@ def train(
     settings: Settings,
     folder: RunFolder,
     console: Console,
-    watch: Callable[[CurveRow], None] | None = None,
 ) -> Position:
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
 
@@ -77,7 +76,6 @@ def train(
         settings: of the run.
         folder: of the run.
         console: for progress.
-        watch: called with every row of the curve.
     """
     training, budget, seed = settings.training, settings.budget, settings.seed
     objective, device = OBJECTIVES[settings.objective], model.core.device
@@ -141,8 +139,6 @@ def train(
             if measured or last:
                 held = f"  held-out {objective.brief(measured)}" if measured else ""
                 print_line(console, f"{100 * min(progress, 1):5.1f} %  {state}  {position.seconds:,.0f} s{held}")
-            if watch is not None:
-                watch(row)
             if last or saves:
                 folder.save(model, optimiser, position)
             logged = replace(position)

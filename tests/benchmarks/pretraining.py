@@ -6,6 +6,7 @@ median of the curve's rows from the third on; a token is a prediction in each di
 """
 
 import argparse
+import csv
 import statistics
 import tempfile
 import time
@@ -22,7 +23,7 @@ from elmo.pretrain.batches import Spelling, Text, texts_of_store
 from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.settings import Budget, Settings, Training
-from elmo.pretrain.train import CurveRow, RunFolder, train
+from elmo.pretrain.train import RunFolder, train
 
 WORDS = 100_000
 LINE_EVERY = 10  # steps between lines of the curve
@@ -48,7 +49,6 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
     model = LanguageModel.random(options, text.n_targets, seed=1).to(device)
     never = steps + 1
     training = Training(batch_tokens=batch_tokens, log_every=LINE_EVERY, evaluate_every=0, checkpoint_every=never)
-    curve: list[CurveRow] = []
     start = time.perf_counter()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -56,7 +56,9 @@ def measure(size: str, text: Text, batch_tokens: int, steps: int, device: torch.
         folder = RunFolder(Path(name) / "run", {})
         console = Console(quiet=True)
         settings = Settings(training=training, budget=Budget(steps=steps))
-        end = train(model, text, None, settings, folder, console, watch=curve.append)
+        end = train(model, text, None, settings, folder, console)
+        with (folder.path / "curve.csv").open(encoding="utf-8", newline="") as file:
+            curve = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
     whole = time.perf_counter() - start
     speed = statistics.median(row["tokens_per_second"] for row in curve[2:])
     step_ms = 1e3 * end.tokens / end.step / speed

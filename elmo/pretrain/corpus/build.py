@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -293,37 +293,6 @@ class SentenceOrder:
         return *recased(shard.spelled, tokens, np.repeat(cases, lengths)), places
 
 
-class Types:
-    """Counts the distinct words of all shards, then numbers them by falling frequency."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {word.encode(): i for i, word in enumerate(SPECIALS)}
-        self._counts = np.zeros(1 << 16, np.int64)
-
-    def add(self, words: list[bytes], counts: NDArray[np.int64]) -> None:
-        """Add words that occur `counts` times in training text (0: only in held-out text, which needs ids too)."""
-        ids = self.ids(words)
-        if len(self._numbers) > len(self._counts):
-            self._counts = np.concatenate([self._counts, np.zeros(len(self._numbers), np.int64)])
-        np.add.at(self._counts, ids, counts)  # a recased word may equal another
-
-    def number(self) -> tuple[list[bytes], NDArray[np.int64]]:
-        """Return all words by id and their counts: special ones first, then by falling count, then by spelling."""
-        words = [word for word in self._numbers if word.decode() not in SPECIALS]
-        words.sort()
-        counts = self._counts[self.ids(words)]
-        order = np.argsort(-counts, kind="stable")
-        ordered = [word.encode() for word in SPECIALS] + [words[i] for i in order]
-        all_counts = np.concatenate([self._counts[: len(SPECIALS)], counts[order]])
-        self._numbers = {word: i for i, word in enumerate(ordered)}
-        return ordered, all_counts
-
-    def ids(self, words: list[bytes]) -> NDArray[np.int64]:
-        """Return the ids of words; unseen words get the next numbers."""
-        numbers = self._numbers
-        return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
-
-
 def merge(
     shards: Sequence[Path], folder: Path, settings: CorpusSettings, weights: Sequence[float], meter: Meter
 ) -> dict[str, Any]:
@@ -375,21 +344,38 @@ def merge(
     held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
     documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}
     del outlines, joined, keys, places, sources, excluded, paragraph_lengths, lengths, occurs  # they are large
-    types = Types()
+    occurrences: Counter[bytes] = Counter()
     for path, first in zip(shards, firsts, strict=True):
         spelled, tokens, _ = parts["train"].read(Shard.load(path), first)
-        types.add(spelled, np.bincount(tokens, minlength=len(spelled)))
+        for word, count in zip(spelled, np.bincount(tokens, minlength=len(spelled)).tolist(), strict=True):
+            occurrences[word] += count  # also 0, since words that are only in held-out text need numbers, too
         meter.advance(1)
-    words, counts = types.number()
+    specials = [word.encode() for word in SPECIALS]
+    others = sorted(occurrences.keys() - set(specials))
+    others.sort(key=occurrences.__getitem__, reverse=True)  # words that are equally frequent stay sorted
+    words = specials + others
+    counts = np.array([occurrences[word] for word in words], "<i8")
+    numbers = {word: number for number, word in enumerate(words)}
 
     frequent = int((counts[len(SPECIALS) :] >= settings.min_count).sum())
     known = min(settings.vocabulary, frequent) + len(SPECIALS)
     (folder / "types.bytes.bin").write_bytes(b"".join(words))
     offsets_of([len(word) for word in words]).tofile(folder / "types.offsets.bin")
-    counts.astype("<i8").tofile(folder / "types.counts.bin")
+    counts.tofile(folder / "types.counts.bin")
     (folder / "vocab.txt").write_bytes(b"".join(word + b"\n" for word in words[:known]))
-    missed = _write_tokens(folder, shards, firsts, types, parts, known, meter)
-    written = {name: int(part.offsets[-1]) for name, part in parts.items()}
+    written = {name: np.empty(int(part.offsets[-1]), "<u4") for name, part in parts.items()}
+    for path, first in zip(shards, firsts, strict=True):
+        shard = Shard.load(path)
+        for name, part in parts.items():
+            spelled, tokens, places = part.read(shard, first)
+            written[name][places] = np.array([numbers[word] for word in spelled], "<u4")[tokens]
+        meter.advance(1)
+    unknown = {}
+    for name, part in parts.items():
+        part.offsets.tofile(folder / f"{name}.offsets.bin")
+        written[name].tofile(folder / f"{name}.tokens.bin")
+        missed = (written[name] >= known) | (written[name] == UNKNOWN)
+        unknown[name] = float(missed.mean()) if len(missed) else 0.0
     return {
         "paragraphs": len(sides),
         "duplicates": int((sides == _DROPPED).sum()),
@@ -398,10 +384,10 @@ def merge(
         **{f"{name}_paragraphs": int((sides == side).sum()) for name, side in _SIDES.items()},
         **{f"{name}_sentences": len(part.starts) for name, part in parts.items()},
         **({"recased_sentences": int(np.count_nonzero(parts["train"].cases))} if settings.recase else {}),
-        **{f"{name}_tokens": count for name, count in written.items()},
+        **{f"{name}_tokens": len(tokens) for name, tokens in written.items()},
         "types": len(words),
         "vocabulary_size": known,
-        **{f"{name}_unknown": missed[name] / count if count else 0.0 for name, count in written.items()},
+        **{f"{name}_unknown": share for name, share in unknown.items()},
     }
 
 
@@ -449,31 +435,6 @@ def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float
             "fraction, or 0 to hold out nothing."
         )
     return sides
-
-
-def _write_tokens(
-    folder: Path,
-    shards: Sequence[Path],
-    firsts: Sequence[int],
-    types: Types,
-    parts: dict[str, SentenceOrder],
-    known: int,
-    meter: Meter,
-) -> dict[str, int]:
-    """Write tokens and offsets of both sides; return how many tokens of each are outside the vocabulary."""
-    written = {name: np.empty(int(part.offsets[-1]), "<u4") for name, part in parts.items()}
-    for path, first in zip(shards, firsts, strict=True):
-        shard = Shard.load(path)
-        for name, part in parts.items():
-            spelled, tokens, places = part.read(shard, first)
-            written[name][places] = types.ids(spelled).astype(np.uint32)[tokens]
-        meter.advance(1)
-    missed = {}
-    for name, part in parts.items():
-        part.offsets.tofile(folder / f"{name}.offsets.bin")
-        written[name].tofile(folder / f"{name}.tokens.bin")
-        missed[name] = int(((written[name] >= known) | (written[name] == UNKNOWN)).sum())
-    return missed
 
 
 AS_IS, UPPER, TITLE = range(3)

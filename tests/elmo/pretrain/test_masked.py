@@ -19,7 +19,7 @@ from elmo.pretrain.export import Output, export, load_model
 from elmo.pretrain.language_model import LanguageModel, TrainingLoss
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.settings import Budget, Masked, Settings
+from elmo.pretrain.settings import Masked, Settings
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, settings
 from tests.elmo.sources.naive_masked import OPTIONS, naive_layers
@@ -220,13 +220,6 @@ def test_both_objectives_have_about_as_many_parameters_in_each_size(size):
     assert counts[1] == pytest.approx(counts[0], rel=0.02)
     assert masked.output_dim == bilm.projection_dim
     assert masked.dim == 2 * bilm.projection_dim or size == "classroom"
-
-
-def test_runs_of_a_bilm_keep_their_identity_from_before_there_was_a_choice():
-    names = Settings(budget=Budget(steps=1)).identity()
-    assert not [name for name in names if name.startswith(("objective", "masked"))]
-    masked = Settings(objective="masked").identity()
-    assert (masked["objective"], masked["masked.chosen"]) == ("masked", 0.15)
 
 
 @pytest.mark.parametrize(

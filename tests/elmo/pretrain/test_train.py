@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-import wandb
 
 from elmo import load_bilm
 from elmo.bilm.weight_files import save_bilm
@@ -20,7 +19,7 @@ from elmo.pretrain import train as train_module
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.language_model import LanguageModel
-from elmo.pretrain.run import _wandb_run, pretrain
+from elmo.pretrain.run import pretrain
 from elmo.pretrain.settings import Budget, Model, Settings, Training
 from elmo.pretrain.train import Position, RunFolder, learning_rate, train
 from tests.elmo.common.waiting import wait_for
@@ -134,7 +133,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from tests.elmo.pretrain.training_text import QUIET, settings
-from elmo.pretrain.run import _wandb_run, pretrain
+from elmo.pretrain.run import pretrain
 
 pretrain(settings(Path(sys.argv[1]), Path(sys.argv[2])), ["out=DIR"], QUIET)
 """
@@ -280,38 +279,3 @@ def test_a_run_is_not_resumed_from_other_weights_at_the_same_path(text, finished
     save_bilm(bilm, given / "weights.safetensors")
     with pytest.raises(InputError, match=r"made with other settings:\n  init\.sha256: '\w{64}' there, '\w{64}' asked"):
         pretrain(more, [], QUIET)
-
-
-def test_the_curve_is_logged_to_wandb(text, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    logged = []
-    real = wandb.init
-
-    def init(**arguments):
-        run = real(**arguments)
-        log = run.log
-        monkeypatch.setattr(run, "log", lambda values, step: (logged.append((step, values)), log(values, step=step)))
-        return run
-
-    monkeypatch.setattr(wandb, "init", init)
-    pretrain(settings(text, tmp_path / "out", 10, wandb="pretraining"), [], QUIET)
-    assert [step for step, _ in logged] == [5, 10]
-    assert "forward" in logged[1][1]
-    assert list((tmp_path / "out" / "wandb").glob("offline-run-*"))
-
-
-@pytest.mark.parametrize("project", ["<script>../../x", "x" * 129])
-def test_a_project_that_wandb_refuses_ends_before_the_text_is_read(tmp_path, project):
-    with pytest.raises(InputError, match=r"wandb: Invalid project name '.*Choose another name"):
-        pretrain(settings(tmp_path / "none.txt", tmp_path / "out", wandb=project), [], QUIET)
-    assert not (tmp_path / "out").exists()
-
-
-def test_wandb_without_a_login(tmp_path, monkeypatch):
-    def refuse(**_):
-        raise wandb.errors.UsageError("api_key not configured (no-tty)")
-
-    monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(InputError, match=r"wandb cannot start: api_key .*WANDB_MODE=offline"):
-        _wandb_run(settings(tmp_path / "none.txt", tmp_path / "out", wandb="project"))

@@ -4,7 +4,6 @@
 import errno
 import io
 import json
-import random
 import re
 import shutil
 import subprocess
@@ -267,7 +266,7 @@ def full_disk(*args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("module", "step"), [(corpus.np, "savez"), (corpus, "_write_tokens")])
+@pytest.mark.parametrize(("module", "step"), [(corpus.np, "savez"), (corpus, "merge")])
 def test_a_full_disk_leaves_no_unfinished_files(tmp_path, text, store, monkeypatch, module, step):
     with monkeypatch.context() as patch:
         patch.setattr(module, step, full_disk)
@@ -346,16 +345,3 @@ def test_mix_is_one_to_one_and_gives_fixed_values():
     assert len(np.unique(corpus.splitmix(numbers, 1))) == 100_000
     assert not np.array_equal(corpus.splitmix(numbers, 1), corpus.splitmix(numbers, 2))
     assert corpus.splitmix(np.array([0, 1], np.uint64), 0).tolist() == [7905728728188956330, 8037428539430452699]
-
-
-def test_types_are_ordered_by_count_then_spelling():
-    types = corpus.Types()
-    words = [f"w{i}".encode() for i in range(70_000)]  # more than the table starts with
-    random.Random(0).shuffle(words)
-    types.add(words, np.ones(len(words), np.int64))
-    types.add([b"w7", b"w5"], np.array([1, 3]))
-    ordered, counts = types.number()
-    assert ordered[3:6] == [b"w5", b"w7", b"w0"]
-    assert ordered[5:] == sorted(set(words) - {b"w5", b"w7"})
-    assert counts[:7].tolist() == [0, 0, 0, 4, 2, 1, 1]
-    assert types.ids([b"w5", b"<UNK>"]).tolist() == [3, UNKNOWN]
