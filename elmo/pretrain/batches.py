@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.bilm.sentences import PADDING, WORD_END, WORD_START, character_ids, spell
+from elmo.bilm.sentences import PADDING, character_ids
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START, UNKNOWN, Sentences, TokenStore, offsets_of
 
 IGNORED = -1
@@ -51,30 +51,11 @@ class Spelling:
     lengths: NDArray[np.int16]
 
     @classmethod
-    def of_bytes(cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], max_characters: int) -> Spelling:
-        """The spelling of words given as UTF-8, word i from offsets[i] to offsets[i + 1], special words first."""
-        n_words = len(offsets) - 1
-        lengths = np.minimum(np.diff(offsets), max_characters - 2)
-        ids = np.full((n_words, max_characters), PADDING, dtype=np.int16)
-        ids[:, 0] = WORD_START
-        # Row and column of every byte take 16 bytes each, so a million words at a time.
-        for start in range(0, n_words, 1_000_000):
-            kept = lengths[start : start + 1_000_000]
-            rows = np.repeat(np.arange(len(kept)), kept)
-            columns = np.arange(len(rows)) - np.repeat(np.cumsum(kept) - kept, kept)
-            ids[start + rows, 1 + columns] = text[offsets[start + rows] + columns]
-        ids[np.arange(n_words), 1 + lengths] = WORD_END
-        ids[: len(SPECIALS)] = character_ids(SPECIALS, max_characters)
-        counts = (lengths + 2).astype(np.int16)
-        counts[: len(SPECIALS)] = [len(spell(mark, max_characters)) for mark in SPECIALS]
-        return cls(ids, counts)
-
-    @classmethod
     def of_words(cls, words: Sequence[str], max_characters: int) -> Spelling:
-        """The spelling of a list of words that begins with the special ones."""
-        encoded = [word.encode("utf-8", "ignore") for word in words]
-        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        return cls.of_bytes(text, offsets_of([len(word) for word in encoded]), max_characters)
+        """The spelling of a list of words."""
+        parts = [words[start : start + 100_000] for start in range(0, len(words), 100_000)]  # bounds the memory
+        ids = np.concatenate([character_ids(part, max_characters).astype(np.int16) for part in parts])
+        return cls(ids, (ids != PADDING).sum(axis=1, dtype=np.int16))
 
     def groups(self, words: Array) -> Groups:
         """Groups of similar length of these words, which are sorted by falling length."""
@@ -131,7 +112,7 @@ def texts_of_store(
         vocabulary: words to number first, if they come from another store; None uses the store's own.
     """
     if vocabulary is None:
-        spelling = Spelling.of_bytes(store.type_bytes, store.type_offsets, max_characters)
+        spelling = Spelling.of_words(store.words(range(len(store))), max_characters)
         n_targets = store.vocabulary_size
         return Text(store.train, spelling, n_targets), Text(store.heldout, spelling, n_targets)
     types = text_of_words([store.words(range(len(store)))], vocabulary, max_characters)

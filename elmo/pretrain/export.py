@@ -31,7 +31,6 @@ from elmo.common.errors import InputError
 from elmo.common.files import UNREADABLE, replacing
 from elmo.download.published import BILMS
 from elmo.names import shipped_names
-from elmo.pretrain.batches import MASKED, REPLACED
 from elmo.pretrain.corpus.text import WINDOW
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
@@ -164,7 +163,6 @@ def export(core: Bilm | MaskedLm, output: Output, folder: Path, name: str, weigh
 
 
 _MEASURED = {"before": "given weights, before training", "trained": "trained weights", "exported": "these files"}
-_PRECISION = {"int8": "int8, one scale per output row; biases, filters and their projection in float16"}
 
 
 def hardware(device: torch.device) -> str:
@@ -177,65 +175,54 @@ def hardware(device: torch.device) -> str:
 def card(facts: Mapping[str, Any]) -> str:
     """The text of card.md, from the content of finished.json."""
     settings, position, counts = facts["settings"], facts["position"], facts["counts"]
-    training, weights, init = settings["training"], settings["export"]["weights"], settings["init"]
-    objective, other = OBJECTIVES[settings["objective"]], init or settings["vocabulary_of"]
-    # The store counts its own vocabulary, which is not the model's if that was given.
-    unused = ("vocabulary_size", "train_unknown", "heldout_unknown") if other else ()
-    shown = ", ".join(f"{name.replace('_', ' ')} {_shown(it)}" for name, it in counts.items() if name not in unused)
+    objective, init = OBJECTIVES[settings["objective"]], settings["init"]
     measured = [
         {"": _MEASURED[name], **objective.figures(values)}
-        | {"predictions": _shown(values["tokens"]), "words that are <UNK>": _shown(values["unknown_rate"])}
+        | {"predictions": values["tokens"], "words that are <UNK>": values["unknown_rate"]}
         for name, values in facts[objective.kind.replace(" ", "_")].items()
     ]
     files = [
-        {"file": item["name"], "bytes": _shown(item["bytes"]), "sha256": f"`{item['sha256']}`"}
-        | {"weight": f"{item.get('weight', 1):g}"}
-        for item in facts["sources"]
+        {"file": item["name"], "bytes": item["bytes"], "sha256": f"`{item['sha256']}`"}
+        | {"weight": "left out" if left_out else f"{item.get('weight', 1):g}"}
+        for left_out, kind in ((False, "sources"), (True, "exclude"))
+        for item in facts[kind]
     ]
-    notes = {
-        "A weight is how often each training sentence occurs in a pass; counts include the copies. Held-out text is "
-        "not repeated.": any("weight" in item for item in facts["sources"]),
-        f"{training['recase']:.1%} of the training sentences are recased: two thirds of them in capitals, one third "
-        "with a capital at the beginning of every word. Held-out text keeps its case.": training["recase"],
-        f"Paragraphs left out: {counts.get('excluded_paragraphs', 0):,}, which share {WINDOW} letters and digits in a "
-        f"row with {', '.join(item['name'] for item in facts['exclude'])}.": facts["exclude"],
-        f"Training continued from the weights `{init}`, with their shape and vocabulary.": init,
-    }
-    how = {
+    trained = {
+        "parameters without the output layer": facts["parameters"],
+        "words predicted": facts["vocabulary"],
         "steps": position["step"],
         "tokens seen, </S> counted": position["tokens"],
         "passes over the text": f"{facts['passes']:.2g}",
         "minutes": f"{position['seconds'] / 60:.1f}",
-        "tokens a second": f"{facts['tokens_per_second']:,.0f}",
+        "tokens a second": round(facts["tokens_per_second"]),
         "hardware": facts["hardware"],
-        **{f"`training.{name}`": str(value) for name, value in training.items()},
-        "seed": settings["seed"],
     }
-    shape = f"as in `{init}`" if init else f"{_shape(settings)}, input {settings['input']}"
+    for group in ("model", "masked", "training", "export"):
+        trained |= {f"`{group}.{name}`": f"{value}" for name, value in settings[group].items()}
+    shown = ("objective", "input", "init", "vocabulary_of", "tokenise", "heldout_unit", "heldout_seed", "seed")
+    trained |= {f"`{name}`": f"{settings[name]}" for name in shown}
     hardly = f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
     return f"""# {objective.title} {settings["name"]}
-
-{shape}; {facts["parameters"]:,} parameters without the output layer; {facts["vocabulary"]:,} words predicted;
-weights in {_PRECISION.get(weights, weights)}.
 
 ## Held-out {objective.kind}
 
 {_table(measured) if measured else "Not measured: no text was held out."}
 {"" if facts["passes"] >= 1 or init else hardly}
 Terms: {objective.terms};
-vocabulary: {f"the words that `{other}` predicts" if other else "chosen on the training text only"}; {_held_out(facts)}.
+held out: {settings["heldout_fraction"]:.2%} of the text by {settings["heldout_unit"]}, chosen by a hash.
 
 ## Text
 
 {_table(files)}
 
-Tokenised with `tokenise={settings["tokenise"]}`. {shown[:1].upper()}{shown[1:]}.
-Licence of the text: {settings["licence"] or "not stated"}.
-{chr(10).join(note for note, wanted in notes.items() if wanted)}
+A weight is how often each training sentence occurs in a pass, and counts include the copies. Left out are paragraphs
+that share {WINDOW} letters and digits in a row with a file. Licence: {settings["licence"] or "not stated"}.
+
+{_table([{"": name.replace("_", " "), "count": value} for name, value in counts.items()])}
 
 ## Training
 
-{_table([{"setting": name, "value": _shown(value)} for name, value in how.items()])}
+{_table([{"": name, "value": value} for name, value in trained.items()])}
 
 ```
 python -m elmo.pretrain {shlex.join(facts["command"])}
@@ -243,32 +230,9 @@ python -m elmo.pretrain {shlex.join(facts["command"])}
 """
 
 
-def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(map(_shown, row.values()) for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _shape(settings: Mapping[str, Any]) -> str:
-    model, masked = settings["model"], settings["masked"]
-    if settings["objective"] == "bilm":
-        return f"LSTM {model['cell_dim']}/{model['projection_dim']}, {model['n_layers']} layers each way"
-    return (
-        f"Transformer {masked['dim']}/{masked['feedforward_dim']}, {masked['n_layers']} layers of {masked['n_heads']} "
-        f"heads, {masked['chosen']:.0%} of the words chosen ({MASKED:.0%} of them masked, {REPLACED:.0%} replaced)"
-    )
-
-
-def _held_out(facts: Mapping[str, Any]) -> str:
-    settings, counts = facts["settings"], facts["counts"]
-    share = f"{settings['heldout_fraction']:.2%}"
-    if settings["heldout_unit"] == "paragraph":
-        return f"""held out are single paragraphs ({share} of them,
-chosen by a hash of their text). Other paragraphs of these documents were trained on: expect a higher perplexity on
-unseen documents"""
-    return f"""held out are {counts["heldout_documents"]:,} of {counts["documents"]:,} documents
-({share} asked for, chosen by a hash of their text). A blank line or the end of a file ends a document; long files
-without blank lines, and text of fewer than 20 documents, are cut into stretches of
-{counts["stretch_paragraphs"]:,} paragraphs"""
 
 
 def _shown(value: object) -> str:

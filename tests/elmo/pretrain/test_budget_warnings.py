@@ -1,4 +1,4 @@
-"""The warning of a budget that is too small, and what the card says of it and of the held-out text."""
+"""The warning of a budget that is too small, and what the card says of it."""
 
 import io
 import math
@@ -7,7 +7,7 @@ from rich.console import Console
 
 from elmo.pretrain.run import pretrain
 from tests.elmo.pretrain.run_files import card_of, summary_of
-from tests.elmo.pretrain.training_text import QUIET, settings
+from tests.elmo.pretrain.training_text import settings
 
 
 def said_by(given):
@@ -29,15 +29,3 @@ def test_a_run_of_less_than_one_pass_warns_at_its_end_and_on_the_card(text, tmp_
     assert not [line for line in lines if line.startswith("warning: ")]
     assert summary_of(tmp_path / "b")["passes"] >= 1
     assert "Hardly trained" not in card_of(tmp_path / "b")
-
-
-def test_the_card_says_what_was_held_out(text, tmp_path):
-    marked = tmp_path / "marked.txt"
-    marked.write_text(text.read_text().replace(" .\n", " .\n\n"))
-    for unit in ("document", "paragraph"):
-        pretrain(settings(marked, tmp_path / unit, 1, heldout_unit=unit), [], QUIET)
-    counts = summary_of(tmp_path / "document")["counts"]
-    card = card_of(tmp_path / "document")
-    assert f"held out are {counts['heldout_documents']:,} of {counts['documents']:,} documents" in card
-    card = card_of(tmp_path / "paragraph")
-    assert "held out are single paragraphs (10.00% of them" in card

@@ -138,7 +138,8 @@ def test_a_run_reports_masked_loss_and_never_perplexity(finished, capsys):
     assert float(rows[0]["tokens_per_second"]) > 0
     summary = summary_of(finished)
     card = card_of(finished)
-    assert card.startswith("# masked LM tiny\n\nTransformer 16/32, 2 layers of 2 heads, 15% of the words chosen")
+    assert card.startswith("# masked LM tiny\n")
+    assert "| `masked.feedforward_dim` | 32 |" in card
     assert f"| these files | {summary['masked_loss']['exported']['masked_loss']:.3f} |" in card
     assert "perplexity" not in card
     assert "perplexity" not in summary

@@ -34,11 +34,12 @@ def test_the_mixture_is_on_the_card_and_the_end_of_a_run_is_reported(text, tmp_p
     counts = TokenStore.open(tmp_path / "out" / "store").header["counts"]
     assert counts["excluded_paragraphs"] == 1
     for expected in (
-        "weights in int8, one scale per output row; biases, filters and",
+        "| `export.weights` | int8 |",
         "| file | bytes | sha256 | weight |",
         "` | 2 |",
-        "10.0% of the training sentences are recased",
-        "Paragraphs left out: 1, which share 45 letters and digits in a row with taken.txt.",
+        "` | left out |",
+        "| `training.recase` | 0.1 |",
+        "| excluded paragraphs | 1 |",
     ):
         assert expected in card
     pretrain(replace(wanted, name="other", export=Export()), [], Console(file=said, width=200))
