@@ -20,9 +20,8 @@ from results.analysis.names import load_names, recomputed
 from results.analysis.rows import MINI
 from results.audit import audit
 from results.experiments import load_experiment
+from results.figures.drawing import Figure, picture, published_files
 from results.figures.errors_removed import NAME as MAIN_FIGURE
-from results.figures.marks import Figure
-from results.figures.svg import picture, published_files
 from results.publishing.tables_page import main_runs, readme_table, tables_page
 from results.records.collect import Collection, FoundRecord, collect
 from results.records.environment import known_commits

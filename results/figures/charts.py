@@ -1,12 +1,13 @@
-"""Charts of runs: scores, learning curves, classes, confusions, kinds of examples, layers, training set sizes."""
+"""Charts of runs: learning curves, classes, confusions, kinds of examples, layers, training set sizes, and all arms."""
 
 import itertools
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.analysis.interval import Interval, seed_intervals
-from results.analysis.names import arm_title, metric_title
+from results.analysis.interval import Interval, corrected_signs, seed_intervals
+from results.analysis.names import metric_title
 from results.analysis.panels import (
     OF_WHOLE,
     Efficiency,
@@ -17,32 +18,48 @@ from results.analysis.panels import (
     curve,
     layer_name,
     mixes,
-    speeds,
 )
-from results.analysis.rows import Group, Row, Table, as_stem
+from results.analysis.paper_scores import relative_error_cut
+from results.analysis.rows import WARNED, Group, Row, Table, as_stem
 from results.breakdown import FEWEST, Kind
-from results.figures import axes
-from results.figures.marks import Area, Arm, Arms, Box, ChartLine, Dot, Figure, Label, Mark, arms_of, titled
+from results.figures.drawing import (
+    AXES_HEIGHT,
+    AXES_LEFT,
+    BELOW,
+    LEFT,
+    RIGHT,
+    Area,
+    Arm,
+    Arms,
+    Box,
+    ChartLine,
+    Dot,
+    Figure,
+    Label,
+    Mark,
+    Scale,
+    arms_of,
+    both_axes,
+    fitted,
+    legend,
+    score_scale,
+    shown_tick,
+    spread,
+    text_width,
+    tint,
+    titled,
+    vertical_ticks,
+    with_minus,
+    with_notes,
+)
+from results.figures.errors_removed import AXIS
 from results.tables.fill import is_measured
+from results.tables.sheet import FEW_SEEDS_NOTE, MARK, shown_interval, shown_milliseconds, shown_parameters
 
-
-def seed_scatter(panel: Row, arms: Arms) -> Figure:
-    """One dot for each run's test score, a lane for each arm, a bar at the mean."""
-    scale = axes.spread([score for group in panel.groups for score in group.scores], axes.LEFT + 4, axes.RIGHT - 4)
-    bottom = axes.LANE * len(panel.groups)
-    marks, numbers = axes.vertical_ticks(scale, 0, bottom, f"test {panel.metric_title()} (%)"), []
-    for lane, group in enumerate(panel.groups):
-        arm, y, mean = arms[group.features], lane * axes.LANE + 30, scale.at(group.mean)
-        deviation = "" if group.std is None else f" ± {group.std:.2f}"
-        marks += axes.lane_title(y - 14, arm.title, f"{group.mean:.2f}{deviation}")
-        marks.append(arm.line([(mean, y - 8), (mean, y + 8)], 2.5, f"mean {group.mean:.2f}"))
-        for record in group.records:
-            title = f"{arm.title}, seed {record.identity.seed}: {record.score:.2f}"
-            marks.append(arm.dot(scale.at(record.score), y, title=title))
-        scores = ", ".join(f"{score:.1f}" for score in group.scores)
-        numbers.append(f"{arm.title}: {scores}; mean {group.mean:.2f}.")
-    caption = f"Test {panel.metric_title()} of every run; the bar is the mean."
-    return Figure(f"seeds-{panel.stem}", panel.title, caption, bottom + axes.BELOW, marks, numbers=" ".join(numbers))
+FEWEST_ARMS = 3  # arms with runs, the baseline included: fewer are no comparison
+TABLE_WIDTH = 860.0
+NAMES_WIDTH = 188.0  # pixels at the left, for names and costs
+LANE_HEIGHT = 36.0
 
 
 def learning_curves(panel: Row, arms: Arms) -> Figure | None:
@@ -51,10 +68,10 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
     points = [point for runs in curves for _, run in runs for point in run.items()]
     if not points:
         return None
-    epochs = axes.Scale(min(x for x, _ in points), max(x for x, _ in points), axes.AXES_LEFT, axes.RIGHT)
-    scores = axes.score_scale([y for _, y in points])
-    ticks = {float(round(tick)): axes.shown_tick(round(tick)) for tick in epochs.ticks()}
-    marks = axes.both_axes(scores, f"dev {panel.metric_title()} (%)", epochs, "epoch", ticks)
+    epochs = Scale(min(x for x, _ in points), max(x for x, _ in points), AXES_LEFT, RIGHT)
+    scores = score_scale([y for _, y in points])
+    ticks = {float(round(tick)): shown_tick(round(tick)) for tick in epochs.ticks()}
+    marks = both_axes(scores, f"dev {panel.metric_title()} (%)", epochs, "epoch", ticks)
     lines, bests, numbers = list[Mark](), list[Mark](), []  # lines are above all bands
     for group, runs in zip(panel.groups, curves, strict=True):
         arm = arms[group.features]
@@ -83,36 +100,7 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
     )
     shown = [arms[group.features] for group in panel.groups]
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
-    return Figure(name, panel.title, caption, axes.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
-
-
-def convergence(panels: Sequence[Row], compared: tuple[str, str]) -> Figure | None:
-    """The epochs until the first arm's best dev score, a lane for each task; None if no task has pairs of runs."""
-    lanes = [(panel, pairs) for panel in panels if (pairs := speeds(panel))]
-    if not lanes:
-        return None
-    first, second = arms_of({features: arm_title(features) for features in compared}).values()
-    most = max(epoch for _, pairs in lanes for pair in pairs for epoch in (pair.best, pair.reached))
-    scale, bottom = axes.Scale(1, max(most, 2), axes.LEFT + 8, axes.RIGHT - 8, log=True), axes.LANE * len(lanes)
-    marks, numbers = axes.vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
-    for lane, (panel, pairs) in enumerate(lanes):
-        y = lane * axes.LANE + 30
-        sides = [(first, [pair.best for pair in pairs]), (second, [pair.reached for pair in pairs])]
-        before, after = (statistics.fmean(epochs) for _, epochs in sides)
-        text, missed = f"{before:.1f} → {after:.1f}", sum(pair.censored for pair in pairs)
-        marks += axes.lane_title(y - 14, panel.title, text)
-        marks.append(ChartLine([(scale.at(before), y), (scale.at(after), y)], "muted"))
-        for (arm, epochs), mean in zip(sides, (before, after), strict=True):
-            marks += [Dot(scale.at(epoch), y, arm.colour, "circle", 2, opacity=0.7) for epoch in epochs]
-            marks.append(arm.dot(scale.at(mean), y, title=f"{arm.title}: {mean:.1f}"))
-        never = f", {missed} never" if missed else ""
-        numbers.append(f"{panel.title}: {text} ({len(pairs)} pairs of runs{never}).")
-    caption = (
-        f"Epochs until the best dev score of {first.title}, which {second.title} reaches earlier or later: marks are "
-        "means, dots runs. A run that never reaches it counts with its last epoch."
-    )
-    title, text = f"Epochs until the best dev score of {first.title}", " ".join(numbers)
-    return Figure("convergence", title, caption, bottom + axes.BELOW, marks, numbers=text, legend=[first, second])
+    return Figure(name, panel.title, caption, AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
@@ -125,8 +113,8 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     mixed = len({group.recipe for group in groups}) > 1
     arms = titled(arms, groups, recipes=not mixed)
     values = sorted({size for points in sizes.series.values() for size, _ in points})
-    across = axes.Scale(values[0], values[-1], axes.AXES_LEFT + 10, axes.RIGHT - 14, log=True)
-    scale = axes.score_scale([score for group in groups for score in group.scores])
+    across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
+    scale = score_scale([score for group in groups for score in group.scores])
     metric = metric_title(groups[0].metric, groups[0].records[0])
     digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
     counted = sizes.unit == "training examples"
@@ -134,7 +122,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
     star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
     texts |= {size: f"{texts[size]}*" for size in old if star}
-    marks = axes.both_axes(scale, f"test {metric} (%)", across, f"{sizes.unit} (log){star}", texts)
+    marks = both_axes(scale, f"test {metric} (%)", across, f"{sizes.unit} (log){star}", texts)
     numbers = []
     for features, points in sizes.series.items():
         arm = arms[features]
@@ -152,7 +140,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
         numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
     caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
     name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
-    return Figure(name, panel.title, caption, axes.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
+    return Figure(name, panel.title, caption, AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
 
 
 def gains_by_perplexity(table: Table) -> list[Figure]:
@@ -176,26 +164,26 @@ def _by_perplexity(table: Table, line: Row) -> Figure | None:
     perplexities = [known[arm].mean for arm in gains]
     margin = 1.02 * (max(perplexities) / min(perplexities)) ** 0.1
     # Lower perplexities, of better biLMs, are at the right.
-    across = axes.Scale(min(perplexities) / margin, max(perplexities) * margin, axes.RIGHT, axes.AXES_LEFT, log=True)
-    up = axes.score_scale([gain for of_arm in gains.values() for gain in of_arm] + of_base, zero=True)
+    across = Scale(min(perplexities) / margin, max(perplexities) * margin, RIGHT, AXES_LEFT, log=True)
+    up = score_scale([gain for of_arm in gains.values() for gain in of_arm] + of_base, zero=True)
     metric = metric_title(base.metric, base.records[0])
     up_title = f"gain in {line.spec.split} {metric} over {base_title} (points)"
-    ticks = {tick: axes.shown_tick(tick) for tick in across.ticks()}
-    marks = axes.both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
+    ticks = {tick: shown_tick(tick) for tick in across.ticks()}
+    marks = both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
     low, zero, high = up.at(min(of_base)), up.at(0), up.at(max(of_base))
-    band = [(axes.AXES_LEFT, low), (axes.RIGHT, low), (axes.RIGHT, high), (axes.AXES_LEFT, high)]
+    band = [(AXES_LEFT, low), (RIGHT, low), (RIGHT, high), (AXES_LEFT, high)]
     name = f"{base_title} ({len(of_base)})"
     marks += [
         Area(band, "grey", opacity=0.2, title=name),
-        ChartLine([(axes.AXES_LEFT, zero), (axes.RIGHT, zero)], "grey", title=name),
-        Label(axes.RIGHT - 4, zero + 13, name, "muted", 11, "end"),
+        ChartLine([(AXES_LEFT, zero), (RIGHT, zero)], "grey", title=name),
+        Label(RIGHT - 4, zero + 13, name, "muted", 11, "end"),
     ]
     looks, numbers = arms_of({arm: f"{table.titles[arm]} ({len(of_arm)})" for arm, of_arm in gains.items()}), []
     for arm in gains:
         look, perplexity, mean = looks[arm], known[arm], statistics.fmean(gains[arm])
         runs = ", ".join(f"{gain:+.2f}" for gain in gains[arm])
         text = f"perplexity {perplexity.mean:.2f} ({perplexity.unknown:.2f} % of the words are <UNK>)"
-        text = axes.with_minus(f"{text}, gain {mean:+.2f} ({len(gains[arm])} runs: {runs})")
+        text = with_minus(f"{text}, gain {mean:+.2f} ({len(gains[arm])} runs: {runs})")
         numbers.append(f"{table.titles[arm]}: {text}")
         x, ys = across.at(perplexity.mean), [up.at(gain) for gain in gains[arm]]
         marks += [look.line([(x, max(ys)), (x, min(ys))], 1.5)]
@@ -208,7 +196,7 @@ def _by_perplexity(table: Table, line: Row) -> Figure | None:
     )
     title = ", ".join(filter(None, [line.title, base.old_recipe]))
     name, text = f"{table.experiment.sweep_name}-{as_stem(f'{line.data}-{line.task}')}", f"{'; '.join(numbers)}."
-    return Figure(name, title, caption, axes.AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains])
+    return Figure(name, title, caption, AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains])
 
 
 @dataclass(frozen=True)
@@ -216,31 +204,24 @@ class _Gain:
     """One line of a chart of gains: a class or kind with its number of test examples, both scores, and the interval."""
 
     name: str
-    examples: float | None
-    scores: tuple[float, float]
+    count: str  # of its test examples, if that is known
+    before: float
+    after: float
     interval: Interval | None
 
     @property
-    def value(self) -> float:
-        return self.scores[1] - self.scores[0]
-
-    @property
     def ends(self) -> Sequence[float]:
-        """Of its interval, or the value alone."""
-        return self.interval.ends if self.interval else [self.value]
+        """Of its interval, or the gain alone."""
+        return self.interval.ends if self.interval else [self.after - self.before]
 
     @property
     def text(self) -> str:
         between = f", {self.interval.low:+.1f} to {self.interval.high:+.1f}" if self.interval else ""
-        return axes.with_minus(f"{self.value:+.1f}{between}")
-
-    @property
-    def count(self) -> str:
-        return "" if self.examples is None else f" · {self.examples:,}"
+        return with_minus(f"{self.after - self.before:+.1f}{between}")
 
     @property
     def numbers(self) -> str:
-        return f"{self.name}{self.count}: {self.scores[0]:.1f} to {self.scores[1]:.1f}, {self.text}"
+        return f"{self.name}{self.count}: {self.before:.1f} to {self.after:.1f}, {self.text}"
 
 
 def kind_gains(panel: Row, kinds: Sequence[Kind], arms: Arms) -> Figure:
@@ -248,7 +229,8 @@ def kind_gains(panel: Row, kinds: Sequence[Kind], arms: Arms) -> Figure:
     gains: dict[str, list[_Gain]] = {}
     for kind in kinds:
         before, after = (group.mean for group in kind.row.groups)
-        gains.setdefault(kind.by, []).append(_Gain(kind.label, kind.examples, (before, after), kind.row.interval))
+        gain = _Gain(kind.label, f" · {kind.examples:,}", before, after, kind.row.interval)
+        gains.setdefault(kind.by, []).append(gain)
     first, second = (arms[features] for features in panel.compared)
     caption = (
         f"Gain of {second.title} over {first.title} on each kind of test examples, in points of "
@@ -270,8 +252,9 @@ def class_differences(panel: Row, arms: Arms) -> Figure | None:
     for name, (_, gold) in class_scores(pair[1], metric).items():
         if name in before and (gold is None or gold >= FEWEST):
             intervals = seed_intervals(before[name], after[name])
-            scores = statistics.fmean(before[name]), statistics.fmean(after[name])
-            gains.append(_Gain(name, gold, scores, intervals.gain if intervals else None))
+            count = "" if gold is None else f" · {gold:,}"
+            means = statistics.fmean(before[name]), statistics.fmean(after[name])
+            gains.append(_Gain(name, count, *means, intervals.gain if intervals else None))
     if not gains:
         return None
     first, second = (arms[group.features] for group in pair)
@@ -288,29 +271,31 @@ def _gains_figure(
 ) -> Figure:
     """A line for each gain, below the name of its distinction if it has one."""
     each = [gain for of_name in gains.values() for gain in of_name]
-    scale = axes.spread([end for gain in each for end in gain.ends], axes.LEFT, axes.RIGHT, zero=True)
+    scale = spread([end for gain in each for end in gain.ends], LEFT, RIGHT, zero=True)
     marks, numbers, y = list[Mark](), list[str](), 0.0
     for distinction, of_name in gains.items():
         if distinction:
             y += 18
-            marks.append(Label(axes.LEFT, y, distinction, "ink", 12, bold=True))
+            marks.append(Label(LEFT, y, distinction, "ink", 12, bold=True))
         numbers.append(f"{distinction}: " * bool(distinction) + "; ".join(gain.numbers for gain in of_name))
         for gain in of_name:
             sure = gain.interval is not None and gain.interval.sign != 0
-            room = axes.RIGHT - axes.LEFT - axes.text_width(gain.count + gain.text, 11) - 8
+            room = RIGHT - LEFT - text_width(gain.count + gain.text, 11) - 8
             marks += [
                 ChartLine([(scale.at(0), y + 19), (scale.at(0), y + 29)], "muted"),
-                Label(axes.LEFT, y + 16, axes.fitted(gain.name, room, 11) + gain.count, "ink", 11),
-                Label(axes.RIGHT, y + 16, gain.text, "ink" if sure else "muted", 11, "end", sure),
+                Label(LEFT, y + 16, fitted(gain.name, room, 11) + gain.count, "ink", 11),
+                Label(RIGHT, y + 16, gain.text, "ink" if sure else "muted", 11, "end", sure),
             ]
             if gain.interval:
                 line = [(scale.at(end), y + 24) for end in gain.ends]
                 marks.append(ChartLine(line, arm.colour, 3, "" if sure else "3 3", title=gain.numbers))
-            marks.append(Dot(scale.at(gain.value), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers))
+            marks.append(
+                Dot(scale.at(gain.after - gain.before), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers)
+            )
             y += 30
         y += 6
-    marks = [*axes.vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
-    return Figure(name, title, caption, y + axes.BELOW, marks, numbers=". ".join(numbers) + ".")
+    marks = [*vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
+    return Figure(name, title, caption, y + BELOW, marks, numbers=". ".join(numbers) + ".")
 
 
 def confusions(panel: Row, arms: Arms) -> Figure | None:
@@ -320,28 +305,28 @@ def confusions(panel: Row, arms: Arms) -> Figure | None:
     if pair is None or len(counted) < 2 or counted[0][0] != counted[1][0]:
         return None
     classes, (before, after) = counted[0][0], (_shares(counts) for _, counts in counted)
-    left, top = min(8 + max(axes.text_width(name, 11) for name in classes), 120.0), 46.0
-    width = (axes.RIGHT - left) / len(classes)
+    left, top = min(8 + max(text_width(name, 11) for name in classes), 120.0), 46.0
+    width = (RIGHT - left) / len(classes)
     height = min(width, 40.0)
     marks: list[Mark] = [
-        Label((left + axes.RIGHT) / 2, 12, "predicted", "muted", 11, "middle"),
-        Label(axes.LEFT, 12, "gold"),
+        Label((left + RIGHT) / 2, 12, "predicted", "muted", 11, "middle"),
+        Label(LEFT, 12, "gold"),
     ]
     numbers = []
     for i, gold in enumerate(classes):
-        words = gold.split(" ", 1) if axes.text_width(gold, 10) > width else [gold]
+        words = gold.split(" ", 1) if text_width(gold, 10) > width else [gold]
         for line, word in enumerate(reversed(words)):
             x = left + (i + 0.5) * width
-            marks.append(Label(x, top - 8 - 12 * line, axes.fitted(word, width, 10), "muted", 10, "middle"))
+            marks.append(Label(x, top - 8 - 12 * line, fitted(word, width, 10), "muted", 10, "middle"))
         y = top + i * height
-        marks.append(Label(left - 6, y + height / 2 + 4, axes.fitted(gold, left - 8, 11), "muted", 11, "end"))
+        marks.append(Label(left - 6, y + height / 2 + 4, fitted(gold, left - 8, 11), "muted", 11, "end"))
         for j, predicted in enumerate(classes):
             x, change = left + j * width, 100 * (after[i][j] - before[i][j])
             numbers.append(f"{gold} as {predicted} {change:+.1f}")
             title = f"{gold} taken for {predicted}: {before[i][j]:.1%} to {after[i][j]:.1%}"
             colour, strength = "blue" if (change > 0) == (i == j) else "orange", min(abs(change) / 20, 1.0)
-            marks.append(Box(x + 1, y + 1, width - 2, height - 2, colour, opacity=axes.tint(strength), title=title))
-            shown = "0" if abs(change) < 0.5 else axes.with_minus(f"{change:+.0f}")
+            marks.append(Box(x + 1, y + 1, width - 2, height - 2, colour, opacity=tint(strength), title=title))
+            shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
             marks.append(Label(x + width / 2, y + height / 2 + 4, shown, "ink", 12, "middle", i == j, halo=0))
     first, second = (arms[group.features] for group in pair)
     caption = (
@@ -381,14 +366,13 @@ def layer_map(
         for place, (runs, _) in by_place.items():
             layers[place] = max(layers.get(place, 0), len(runs[0]))
     gap, top, height = 10.0, 34.0, 46.0
-    width = (axes.RIGHT - axes.LEFT - gap * (len(layers) - 1)) / sum(layers.values())
-    marks, numbers, left = list[Mark](), list[str](), axes.LEFT
+    width = (RIGHT - LEFT - gap * (len(layers) - 1)) / sum(layers.values())
+    marks, numbers, left = list[Mark](), list[str](), LEFT
     for place, count in layers.items():
-        marks.append(
-            Label(left + count * width / 2, 11, axes.fitted(place, count * width), "ink", 12, "middle", bold=True)
-        )
+        heading = fitted(place, count * width)
+        marks.append(Label(left + count * width / 2, 11, heading, "ink", 12, "middle", bold=True))
         for layer in range(count):
-            shown = axes.fitted(layer_name(layer, count), width, 9)
+            shown = fitted(layer_name(layer, count), width, 9)
             marks.append(Label(left + (layer + 0.5) * width, 26, shown, "muted", 9, "middle"))
         for number, (lane, _, by_place) in enumerate(lanes):
             runs, gamma = by_place.get(place, ([], 0.0))
@@ -398,17 +382,174 @@ def layer_map(
                 text = f"{lane}, {place}, {layer_name(layer, len(runs[0]))}: {mean:.3f}"
                 numbers.append(text)
                 text += f", runs {min(each):.3f} to {max(each):.3f}, gamma {gamma:.2f}"
-                marks.append(Box(x + 1, y, width - 2, 22, "blue", opacity=axes.tint(mean), title=text))
-                bold, shown = mean > 1 / len(runs[0]), axes.fitted(f"{mean:.2f}", width, 11)
+                marks.append(Box(x + 1, y, width - 2, 22, "blue", opacity=tint(mean), title=text))
+                bold, shown = mean > 1 / len(runs[0]), fitted(f"{mean:.2f}", width, 11)
                 marks.append(Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))
         left += count * width + gap
     for number, (lane, group, _) in enumerate(lanes):
-        y, runs_text = top + number * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
-        marks.append(
-            Label(
-                axes.LEFT, y, axes.fitted(lane, axes.RIGHT - axes.LEFT - axes.text_width(runs_text, 11) - 8), "ink", 12
-            )
-        )
-        marks.append(Label(axes.RIGHT, y, runs_text, "muted", 11, "end"))
+        y, count_text = top + number * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
+        room = RIGHT - LEFT - text_width(count_text, 11) - 8
+        marks += [Label(LEFT, y, fitted(lane, room), "ink", 12), Label(RIGHT, y, count_text, "muted", 11, "end")]
     caption = "Weight of each layer after the softmax, mean over runs; bold: above an even share."
     return Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What an arm removes from one task's errors, in percent.
+
+    Attributes:
+        ours: By our runs; None if there are none.
+        interval: Its 95 % interval.
+        sign: 1 or -1 if the gain is beyond noise, corrected for all arms; else 0.
+        published: By numbers that others printed; None if there are none.
+        label: The number above the marks; without a share the score of the baseline, or why there is none.
+        words: All that is drawn, in words; empty if nothing is.
+    """
+
+    ours: float | None
+    interval: Interval | None
+    sign: int
+    published: float | None
+    label: str
+    words: str
+
+    @property
+    def values(self) -> list[float]:
+        """All that the scale has to have room for."""
+        ends = self.interval.ends if self.interval else ()
+        return [value for value in (self.ours, self.published, *ends) if value is not None]
+
+
+def arm_gains(table: Table) -> Figure | None:
+    """The figure; None if the table has no costs, or fewer than three arms with runs."""
+    experiment, base = table.experiment, table.base
+    lines = [line for line in table.rows if (first := line.group(base)) and line.groups != [first]]
+    with_runs = [arm for arm in experiment.arms if any(line.group(arm) for line in table.rows)]
+    if not experiment.costs or len(with_runs) < FEWEST_ARMS or not lines:
+        return None
+    cells: dict[str, list[_Cell]] = {arm: [] for arm in experiment.arms}
+    for line in lines:
+        rows = {arm: table.against_base(line, arm) for arm in experiment.arms}
+        signs = corrected_signs({arm: row.interval for arm, row in rows.items()})
+        for arm, row in rows.items():
+            cells[arm].append(_cell(table, line, row, arm, signs[arm]))
+    shown = [arm for arm, own in cells.items() if any(cell.words for cell in own)]
+    shown.sort(key=lambda arm: experiment.costs[arm].milliseconds if arm in experiment.costs else float("inf"))
+    lanes = {table.titles[arm]: cells[arm] for arm in shown}
+    costs = {
+        table.titles[arm]: f"{shown_parameters(cost)}, {shown_milliseconds(cost)} ms"
+        for arm, cost in experiment.costs.items()
+    }
+    caption = (
+        f"Errors removed: the gain over {table.titles[base]} as a share of 100 minus its score. Line: 95 % interval; "
+        "grey: not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that "
+        "they print. Below each name: frozen parameters, and milliseconds for 1,000 tokens. "
+        f"{experiment.note}."
+    )
+    below = _footnotes(table, lines, [table.titles[arm] for arm in experiment.arms if arm not in shown])
+    tasks = [line.title for line in lines]
+    height, marks = _lanes_by_task(lanes, costs, tasks, below)
+    numbers = [
+        f"{name} ({costs.get(name, 'cost not measured')}): "
+        f"{'; '.join(f'{task} {cell.words}' for task, cell in zip(tasks, own, strict=True) if cell.words)}."
+        for name, own in lanes.items()
+    ]
+    title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
+    text = " ".join([*numbers, "What is not listed was not run.", *below])
+    return Figure(experiment.sweep_name, title, caption, height, marks, TABLE_WIDTH, text)
+
+
+def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
+    first, group = line.group(table.base), line.group(arm)
+    if arm == table.base and group:
+        score = f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
+        return _Cell(None, None, 0, None, score, score)
+    ours, interval, published = compared.error_cut, compared.cut_interval, None
+    if arm in line.spec.same_baseline:
+        published = relative_error_cut(line.printed[table.base], line.printed[arm])
+    few_seeds = any(own and own.few_seeds for own in (first, group))
+    marks = MARK * few_seeds + WARNED * bool(group and group.warnings)
+    between = shown_interval(interval, sign="-").removesuffix(MARK)
+    words = [] if ours is None else [f"{ours:.1f} %{marks}" + f" ({between})" * bool(between)]
+    words += [] if published is None else [f"published {published:.1f} %"]
+    label = "not run" if arm in (line.spec.arms or [arm]) else ""
+    if ours is not None:
+        label = f"{ours:.1f}{marks}"
+    elif published is not None:
+        label = f"({published:.1f})"
+    elif first and group and first.recipe != group.recipe:
+        label = f"recipe {group.recipe}"
+    return _Cell(ours, interval, sign, published, with_minus(label), with_minus(", ".join(words)))
+
+
+def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> list[str]:
+    groups = [group for line in lines for group in line.groups]
+    notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
+    recipes = {f"{line.title} ({own.old_recipe})": None for line in lines for own in line.groups if own.old_recipe}
+    notes += [f"Older recipes than the task's: {', '.join(recipes)}."] * bool(recipes)
+    notes += sorted(
+        {f"{WARNED} {table.titles[own.features]}: {text.rstrip('.')}." for own in groups for text in own.warnings}
+    )
+    return [*notes, *([f"Without runs: {', '.join(missing)}."] if missing else [])]
+
+
+def _lanes_by_task(
+    lanes: Mapping[str, Sequence[_Cell]], costs: Mapping[str, str], tasks: Sequence[str], below: Sequence[str]
+) -> tuple[float, list[Mark]]:
+    """Height and marks: a lane for each arm, and a plot for each task, all on one scale."""
+    cells = [cell for own in lanes.values() for cell in own]
+    kinds = [
+        (Arm("ours, 95 % interval", "blue", "circle"), "interval", any(cell.sign for cell in cells)),
+        (
+            Arm("not beyond noise", "grey", "circle"),
+            "interval",
+            any(cell.ours is not None and not cell.sign for cell in cells),
+        ),
+        (Arm("published by others", "ink", "circle"), "hollow", any(cell.published is not None for cell in cells)),
+    ]
+    marks = legend([(arm, kind) for arm, kind, is_drawn in kinds if is_drawn], TABLE_WIDTH)
+    each = (TABLE_WIDTH - NAMES_WIDTH - 8) / len(tasks)
+    headings = [textwrap.wrap(task, int((each - 8) / (0.62 * 11))) for task in tasks]
+    top = 20 + max(mark.y for mark in marks if isinstance(mark, Dot)) + 14 * max(map(len, headings))
+    bottom = top + LANE_HEIGHT * len(lanes)
+    values = [value for cell in cells for value in cell.values]
+    scales = [
+        spread(values, NAMES_WIDTH + each * i + 12, NAMES_WIDTH + each * (i + 1), zero=True) for i in range(len(tasks))
+    ]
+    for heading, scale in zip(headings, scales, strict=True):
+        for i, line in enumerate(reversed(heading)):
+            marks.append(Label(scale.start, top - 8 - 14 * i, line, "ink", 11, bold=True))
+        marks += vertical_ticks(scale, top, bottom)
+    for number, (name, own) in enumerate(lanes.items()):
+        y = top + LANE_HEIGHT * number
+        marks.append(ChartLine([(8, y), (TABLE_WIDTH - 8, y)], "grid", 1))
+        marks.append(Label(8, y + 16, fitted(name, NAMES_WIDTH - 8, 13), "ink", 13, bold=True))
+        marks.append(Label(8, y + 30, costs.get(name, "not measured"), "muted", 11))
+        for task, cell, scale in zip(tasks, own, scales, strict=True):
+            marks += _cell_marks(cell, scale, y, f"{name}, {task}: {cell.words}")
+    marks.append(Label((NAMES_WIDTH + TABLE_WIDTH) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
+    empty = ["Empty: the experiment has no such runs."] * any(not cell.label for cell in cells)
+    return with_notes(marks, bottom + 54, [*empty, *below], TABLE_WIDTH)
+
+
+def _cell_marks(cell: _Cell, scale: Scale, y: float, title: str) -> list[Mark]:
+    """The marks of one arm on one task, with the number above them."""
+    value = cell.published if cell.ours is None else cell.ours
+    if value is None:
+        x = min(scale.at(0) + 5, scale.end - text_width(cell.label, 11))
+        return [Label(x, y + 22, cell.label, "muted", 11)] if cell.label else []
+    marks: list[Mark] = []
+    if cell.published is not None:
+        marks.append(Dot(scale.at(cell.published), y + 25, "ink", "circle", hollow=True, title=title))
+    if cell.ours is not None:
+        colour = "blue" if cell.sign else "grey"
+        if cell.interval:
+            marks.append(ChartLine([(scale.at(end), y + 25) for end in cell.interval.ends], colour, 2.5, title=title))
+        marks.append(Dot(scale.at(cell.ours), y + 25, colour, "circle", title=title))
+    half, zero = text_width(cell.label, 11) / 2, scale.at(0)  # on its side of the line at zero
+    x = max(scale.at(value), zero + half + 2) if value >= 0 else min(scale.at(value), zero - half - 2)
+    return [
+        *marks,
+        Label(min(x, scale.end - half), y + 15, cell.label, "muted" if cell.ours is None else "ink", 11, "middle"),
+    ]

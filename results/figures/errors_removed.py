@@ -8,14 +8,27 @@ from results.analysis.names import default_pair, load_names
 from results.analysis.panels import arms_title
 from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import MINI, Row, arm_titles
-from results.figures.axes import Scale, fitted, legend, shown_tick, with_minus
-from results.figures.marks import WIDTH, Arm, Arms, ChartLine, Figure, Label, Mark, arms_of
+from results.figures.drawing import (
+    WIDTH,
+    Arm,
+    Arms,
+    ChartLine,
+    Figure,
+    Label,
+    Mark,
+    Scale,
+    arms_of,
+    fitted,
+    legend,
+    shown_tick,
+    with_minus,
+    with_notes,
+)
 from results.tables.sheet import FEW_SEEDS_NOTE, MARK, shown_interval
 
 NAME = "errors-removed"
 AXIS = "share of the baseline's errors removed (%)"
 PAPER = Arm("the paper", "ink", "circle")  # hollow
-OFF_SCALE = 70.0  # pixels next to the scale for what is outside it
 NO_BREAK = "\N{NO-BREAK SPACE}"
 EPOCHS = "trainer.epochs"
 HEADER = 24.0  # pixels above the first comparison
@@ -188,20 +201,18 @@ def _drawn(
 ) -> tuple[float, list[Mark]]:
     """Height and marks, with these lines below the axis."""
     low, high = _limits(lanes)
-    values = [value.share for lane in lanes for value in (lane.main, *lane.others)]
-    left = layout.left + OFF_SCALE * any(value < low for value in values)
-    right = layout.right - OFF_SCALE * any(value > high for value in values)
-    scale = Scale(low, high, left, right)
+    scale = Scale(low, high, layout.left, layout.right)
+    outside = [f"{lane.name}: {value}" for lane in lanes for value in lane.others if not low <= value.share <= high]
+    below = [*below, *([f"Off the scale: {'; '.join(outside)}"] if outside else [])]
     marks = _legend(lanes, layout.width)
     top = max(mark.y for mark in marks if isinstance(mark, Label)) + HEADER
     bottom = top + layout.lane * len(lanes)
     marks.append(Label(layout.width - 8, top - 4, fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"))
     marks += [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in scale.ticks()]
-    marks.append(Label((left + right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
+    marks.append(Label((layout.left + layout.right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     for number, lane in enumerate(lanes):
         marks += _lane(lane, layout, scale, top + number * layout.lane)
-    marks += [Label(8, bottom + 54 + 16 * number, line, "muted", 11) for number, line in enumerate(below)]
-    return bottom + (46 + 16 * len(below) if below else 42), marks
+    return with_notes(marks, bottom + 54, below, layout.width)
 
 
 def _limits(lanes: Sequence[_Comparison]) -> tuple[float, float]:
@@ -249,36 +260,17 @@ def _lane(lane: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[
         ends = [min(max(end, scale.low), scale.high) for end in lane.interval.ends]
         title = f"{lane.name}: 95 % interval {shown_interval(lane.interval, sign='-')} %"
         marks.append(lane.main.arm.line([(scale.at(end), first) for end in ends], 3, title))
-        marks += [_arrow_head(scale.start, first, -1, lane.main.arm)] * (lane.interval.low < scale.low)
-        marks += [_arrow_head(scale.end, first, 1, lane.main.arm)] * (lane.interval.high > scale.high)
-    outside = {-1: 0, 1: 0}
     taken: list[float] = []
     for value in (*lane.others, lane.main):
-        x, y, arm = scale.at(value.share), first, value.arm
+        if not scale.low <= value.share <= scale.high:
+            continue
+        x, y = scale.at(value.share), first
         if value is not lane.main:
             y = second + 9 * any(abs(x - other) < 10 for other in taken)  # next to a marker, not on it
             taken.append(x)
-        dot = replace(arm.dot(x, y, 5, f"{lane.name}: {value}"), hollow=value.hollow)
-        dot = replace(dot, opacity=PALE) if value.few_seeds else dot
-        side = -1 if value.share < scale.low else 1 if value.share > scale.high else 0
-        if not side:
-            marks.append(dot)
-            continue
-        y = second - 14 * outside[side]
-        outside[side] += 1
-        share = _percent(value.share)
-        edge = scale.start - OFF_SCALE if side < 0 else scale.end + OFF_SCALE
-        marks += [
-            arm.line([(edge, y), (edge - 10 * side, y)]),
-            _arrow_head(edge, y, side, arm),
-            replace(dot, x=edge - 14 * side, y=y),
-            Label(edge - 22 * side, y + 4, share, "muted", 11, "end" if side > 0 else "start"),
-        ]
+        dot = replace(value.arm.dot(x, y, 5, f"{lane.name}: {value}"), hollow=value.hollow)
+        marks.append(replace(dot, opacity=PALE) if value.few_seeds else dot)
     return marks
-
-
-def _arrow_head(x: float, y: float, side: int, arm: Arm) -> ChartLine:
-    return arm.line([(x - 5 * side, y - 4), (x, y), (x - 5 * side, y + 4)])
 
 
 def _percent(share: float) -> str:

@@ -11,11 +11,9 @@ from results.analysis.panels import arms_note, speeds
 from results.analysis.paper_scores import load_paper
 from results.analysis.rows import MINI, Group, Row, Table, arm_titles
 from results.experiments import load_experiment, only_cells
-from results.figures.arm_gains import arm_gains
-from results.figures.charts import convergence, gains_by_perplexity, layer_map, sample_efficiency
+from results.figures.charts import arm_gains, gains_by_perplexity, layer_map, sample_efficiency
+from results.figures.drawing import Figure, arms_of, picture
 from results.figures.errors_removed import errors_removed
-from results.figures.marks import Figure, arms_of
-from results.figures.svg import picture
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
@@ -133,7 +131,6 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         blocks += [*_heading(texts.controls), markdown_table(controls)]
     if speed := speed_sheet(full_size):
         blocks += _heading(texts.speed)
-        show([figure for figure in [convergence(full_size, table.compared)] if figure])
         blocks.append(markdown_table(speed))
     published_scores = read_toml(Others, OTHERS)
     blocks += [*_heading(texts.anchors), markdown_table(anchors_sheet(published_scores))]

@@ -11,19 +11,15 @@ from pathlib import Path
 from elmo.common.errors import command_parser, exit_status
 from results.analysis.rows import Table
 from results.experiments import load_experiment, only_cells
-from results.figures.arm_gains import arm_gains
-from results.figures.charts import gains_by_perplexity
-from results.figures.marks import Figure
-from results.figures.svg import captioned, standalone_svg
+from results.figures.charts import arm_gains, gains_by_perplexity
+from results.figures.drawing import Figure, standalone_svg
 from results.records.collect import PUBLISHED
 from results.records.printing import write
-from results.report.example_browser import example_part
 from results.report.explorer import FILE, explorer, read_senses
 from results.report.page import PageInfo, page
 from results.report.parts import (
     TaskBlock,
     blocks_of,
-    convergence_of,
     is_shown,
     layers_of_tasks,
     main_figures,
@@ -37,10 +33,9 @@ from results.tables.run_options import add_choices, choose
 DEFAULT_OUT = Path("results", "report.html")
 
 _DESCRIPTION = """\
-Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its seeds,
-learning curves, classes, confusions, layer weights, training set sizes and kinds of examples where records have them,
-test examples that were fixed and broken (only of data that come with the suite), the paper's tables, failures, and all
-runs. Open the file in a browser; it needs no network and no server."""
+Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its learning
+curves, classes, confusions, layer weights, training set sizes and kinds of examples where records have them, the
+paper's tables, failures, and all runs. Open the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
 examples:
@@ -69,14 +64,12 @@ def _write_report(options: argparse.Namespace) -> int:
     tables = paper_tables(chosen.collection, options.data, options.experiment)
     others = [table for table in tables if not is_shown(table, summary)]
     figures = main_figures(summary)
-    layers, speed = layers_of_tasks(chosen.collection, options.data), convergence_of(summary)
+    layers = layers_of_tasks(chosen.collection, options.data)
     blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
     senses = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
     parts = {
-        "Test examples: fixed and broken": example_part(summary, records),
         "The paper's tables and figures": paper_part(others, layers),
         "Table 4: senses of a word": explorer(read_senses(senses)) if senses else "",
-        speed.title if speed else "Epochs": captioned(speed) if speed else "",
     }
     selection = chosen.selection
     shown = [
@@ -90,7 +83,7 @@ def _write_report(options: argparse.Namespace) -> int:
     if options.figures is not None:
         by_arm = [arm_gains(table) for table in others]
         by_perplexity = [figure for table in others for figure in gains_by_perplexity(table)]
-        of_runs = [figure for figure in (*figures, layers, speed, *by_arm, *by_perplexity) if figure]
+        of_runs = [figure for figure in (*figures, layers, *by_arm, *by_perplexity) if figure]
         _write_figures(options.figures, of_runs, blocks)
     return 0 if summary.rows else 1
 

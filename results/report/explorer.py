@@ -11,9 +11,7 @@ from pathlib import Path
 from elmo.common.errors import InputError
 from elmo.common.files import read_json
 from results.analysis.names import Shape
-from results.figures.axes import Scale, fitted, text_width
-from results.figures.marks import SPARE_LOOKS, WIDTH, Dot, Figure, Label, Mark
-from results.figures.svg import captioned
+from results.figures.drawing import SPARE_LOOKS, WIDTH, Dot, Figure, Label, Mark, Scale, captioned, fitted, text_width
 from results.records.typed_json import decode
 
 FILE = "senses.json"

@@ -23,8 +23,7 @@ from results.analysis.names import (
 )
 from results.analysis.rows import Group, Row, Table, arm_titles
 from results.analysis.verdict import verdicts
-from results.figures.marks import PALETTE, Figure, arms_of
-from results.figures.svg import both_forms, inline_svg, swatch
+from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
 from results.records.record import RunRecord
 from results.report.parts import CHARTS, TaskBlock

@@ -9,10 +9,8 @@ from results.analysis.rows import MINI, Row, Table
 from results.breakdown import break_down
 from results.experiments import Experiment, load_experiment
 from results.figures import charts
-from results.figures.arm_gains import arm_gains
+from results.figures.drawing import Arms, Figure, arms_of, captioned, titled, with_legend
 from results.figures.errors_removed import errors_removed
-from results.figures.marks import Arms, Figure, arms_of, titled
-from results.figures.svg import captioned, with_legend
 from results.records.collect import Collection, FoundRecord
 from results.tables.fill import fill, typed_sweep
 from results.tables.page_texts import HEADLINE, TABLE1, load_texts
@@ -20,7 +18,6 @@ from results.tables.sheet import SCORES, explanations, marks_in, sheets_of
 from results.tables.writers import html_table
 
 CHARTS: Mapping[str, str] = {  # kind -> its heading
-    "seeds": "Seeds",
     "curves": "Learning curves",
     "classes": "Classes",
     "confusion": "Confusions",
@@ -77,7 +74,6 @@ def _charts(panel: Row, arms: Arms) -> list[Chart]:
     """The charts of one panel's runs."""
     layers = [(arms[group.features].title, group) for group in panel.groups]
     figures = {
-        "seeds": charts.seed_scatter(panel, arms),
         "curves": charts.learning_curves(panel, arms),
         "classes": charts.class_differences(panel, arms),
         "confusion": charts.confusions(panel, arms),
@@ -88,20 +84,9 @@ def _charts(panel: Row, arms: Arms) -> list[Chart]:
 
 def main_figures(summary: Table) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data."""
-    figures = [errors_removed(panels, summary.compared, summary.main_arms) for panels in _by_size(summary)]
+    by_size = [[row for row in summary.rows if (row.data == MINI) is mini] for mini in (False, True)]
+    figures = [errors_removed(rows, summary.compared, summary.main_arms) for rows in by_size]
     return [figure for figure in figures if figure]
-
-
-def convergence_of(summary: Table) -> Figure | None:
-    """The epochs until the baseline's best dev score, of the full data sets or, without them, of the mini data."""
-    full_size, mini = _by_size(summary)
-    return charts.convergence(full_size, summary.compared) or charts.convergence(mini, summary.compared)
-
-
-def _by_size(summary: Table) -> list[list[Row]]:
-    """The panels that are shown first, of the full data sets and of the mini data."""
-    first = summary.rows
-    return [[panel for panel in first if (panel.data == MINI) is mini] for mini in (False, True)]
 
 
 def layers_of_tasks(collection: Collection, data: Sequence[str]) -> Figure | None:
@@ -165,7 +150,9 @@ def paper_part(tables: Sequence[Table], layers: Figure | None) -> str:
     for table in tables:
         (sheet,) = sheets_of(table, wide=True)
         title = table.experiment.title  # the heading has it, the table need not
-        drawn = [with_legend(figure) for figure in [arm_gains(table), *charts.gains_by_perplexity(table)] if figure]
+        drawn = [
+            with_legend(figure) for figure in [charts.arm_gains(table), *charts.gains_by_perplexity(table)] if figure
+        ]
         items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
         together += (
             f"<h3>{escape(title)}</h3>{_figures(drawn)}{html_table(replace(sheet, title=SCORES), title)}"

@@ -19,7 +19,7 @@ from results.analysis.names import (
     task_title,
 )
 from results.experiments import load_experiment
-from results.figures.marks import PALETTE
+from results.figures.drawing import PALETTE
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
 from results.tables.page_texts import HEADLINE, TABLE1

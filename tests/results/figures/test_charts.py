@@ -10,18 +10,29 @@ import pytest
 from results.analysis.names import load_names
 from results.analysis.panels import class_metric, class_scores, curve, efficiencies, speeds
 from results.analysis.rows import Group, Row
-from results.figures.axes import Scale, fitted, shown_tick, text_width
 from results.figures.charts import (
     class_differences,
     confusions,
-    convergence,
     layer_map,
     learning_curves,
     sample_efficiency,
-    seed_scatter,
 )
-from results.figures.marks import Area, Box, ChartLine, Dot, Label, arms_of
-from results.figures.svg import inline_svg, standalone_svg, swatch, with_legend, with_title
+from results.figures.drawing import (
+    Area,
+    Box,
+    ChartLine,
+    Dot,
+    Label,
+    Scale,
+    arms_of,
+    fitted,
+    inline_svg,
+    shown_tick,
+    standalone_svg,
+    swatch,
+    with_legend,
+    with_title,
+)
 from results.publishing.tables_page import speed_sheet
 from results.records.record import Mix
 from tests.results.making import make_record
@@ -73,12 +84,7 @@ def test_a_run_is_as_fast_as_its_first_epoch_that_equals_the_best_of_the_baselin
         (2, 3, True),
     ]
     assert speeds(row(glove)) == []
-    figure = convergence([panel, (row(glove))], ("glove", "elmo"))
-    assert figure.numbers.endswith(": 2.7 → 2.0 (3 pairs of runs, 1 never).")
-    large = {mark.colour: mark.x for mark in marks(figure, Dot) if mark.title}
-    assert large[ARMS["elmo"].colour] < large[ARMS["glove"].colour]  # earlier is further left
     assert speed_sheet([panel]).lines[-1][1:] == ("2.7", "2.0", "75 %", "3", "1")
-    assert convergence([(row(group("glove", 1.0), group("elmo", 2.0)))], ("glove", "elmo")) is None
 
 
 def test_a_scale_maps_its_ends_and_is_straight_or_logarithmic():
@@ -255,7 +261,6 @@ def test_axes_have_labels():
     panel = row(*arms)
     expected = {
         learning_curves: {"epoch", "dev F1 (%)"},
-        seed_scatter: {"test F1 (%)"},
         class_differences: {"gain, points of F1"},
     }
     for draw, texts in expected.items():
@@ -319,14 +324,6 @@ def test_a_long_class_name_keeps_its_number_and_losses_have_minus_signs():
     assert [text for text in texts if text.endswith("… · 1,234")]
     assert "\N{MINUS SIGN}20" in texts
     assert not [text for text in texts if text.startswith("-")]
-
-
-def test_a_long_arm_name_ends_before_its_score():
-    titles = {"glove": "a very long name of an arm, " * 4}
-    labels = marks(seed_scatter((row(group("glove", 70.0, 72.0))), arms_of(titles)), Label)
-    name, score = (next(label for label in labels if label.text.startswith(start)) for start in ("a very", "71.00"))
-    assert name.bold
-    assert name.x + 0.69 * name.size * len(name.text) < score.x - text_width(score.text), "bold, in a wide font"
 
 
 def test_the_confusion_difference_is_in_points_of_the_gold_class():

@@ -8,7 +8,7 @@ import pytest
 from elmo.common.errors import InputError
 from results.experiments import ArmPerplexity, experiment_names, load_experiment
 from results.figures.charts import gains_by_perplexity
-from results.figures.marks import Area, Dot, Label
+from results.figures.drawing import Area, Dot, Label
 from results.records.collect import collect
 from results.tables.fill import fill
 from tests.results.making import make_record, run_report, run_table, save

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import results.report.__main__ as report
-from results.figures.marks import WIDTH, Dot
+from results.figures.drawing import WIDTH, Dot
 from results.report.explorer import explorer, read_senses, word_figure
 from tests.results.making import make_record, save
 
