@@ -4,8 +4,8 @@ Skip-gram with negative sampling, on the tokens that the biLM was trained on: a 
 `elmo.pretrain.word2vec`. Words are lower-cased, because the tasks look vectors up in lower case
 (features.words.lowercase); their character CNN reads the original spelling.
 
-One file serves all runs of an experiment. `--data DIR` keeps the words of the tasks' data alone, and a file that ends
-in .safetensors has them in float16: 60 MB rather than 500. Training does not depend on either.
+One file serves all runs of an experiment. `--data DIR` keeps the words of the tasks' data alone. Training does not
+depend on it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ EXAMPLE = """\
 examples:
   python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
   python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
-  python -m tasks.word2vec run/store --data DIR --workers 1 --out static.safetensors     the same file again each time
-  ELMO_WORD2VEC=static.safetensors python -m tasks.run task=ner features=static          then
+  python -m tasks.word2vec run/store --data DIR --workers 1 --out static.txt     the same file again each time
+  ELMO_WORD2VEC=static.txt python -m tasks.run task=ner features=static          then
 """
 
 
@@ -79,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         type=Path,
         default=word2vec_path(),
-        help="text, or float16 if it ends in .safetensors; default: the file of features=static and word2vec, "
-        "$ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
+        help="default: the file of features=static and word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
     )
     parser.add_argument(
         "--data",

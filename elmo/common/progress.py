@@ -112,10 +112,5 @@ class Meter:
         tenths = self._done * 10 // self._total
         if tenths > self._tenths and not self._console.is_terminal:
             self._tenths = tenths
-            parts = [
-                f"{self._title}: {tenths * 10} %",
-                f"{self._tokens:,} tokens" if rate else "",
-                rate,
-                f"{seconds:.0f} s",
-            ]
-            print_line(self._console, ", ".join(part for part in parts if part))
+            speed = f"{self._tokens:,} tokens, {rate}, " if rate else ""
+            print_line(self._console, f"{self._title}: {tenths * 10} %, {speed}{seconds:.0f} s")

@@ -195,16 +195,10 @@ def working_in(folder: Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: expected a folder for shards, found a file. Name another")
 
-    def tidy() -> None:
+    with locked(folder / LOCK, f"{folder}: another command writes shards there. Wait for it, or name another folder"):
         for path in left_partials(folder, f"**/*{PARQUET}"):
             path.unlink(missing_ok=True)
-
-    with locked(folder / LOCK, f"{folder}: another command writes shards there. Wait for it, or name another folder"):
-        tidy()
-        try:
-            yield
-        finally:
-            tidy()
+        yield
 
 
 def write_shards(

@@ -33,7 +33,6 @@ from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.build import build_store
 from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
-from elmo.word_vectors.files import TENSORS, as_tensors
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
 
@@ -166,8 +165,8 @@ def make_vectors(
         console: for progress.
         kept: the words to write, if they have a vector; None for all.
     """
-    if out.suffix not in (".txt", TENSORS):
-        raise InputError(f"{out}: expected a name such as {out.stem}.txt or {out.stem}{TENSORS}")
+    if out.suffix != ".txt":
+        raise InputError(f"{out}: expected a name such as {out.stem}.txt")
     about_it = out.with_suffix(".json")
     for path in (out, about_it):
         if path.exists():
@@ -195,10 +194,7 @@ def make_vectors(
         words, vectors = [words[row] for row in rows], vectors[rows]
         about |= {"words_of_data": len(forms), "words": len(words)}
     with replacing(out) as partial:
-        if out.suffix == TENSORS:
-            partial.write_bytes(as_tensors(words, vectors))
-        else:
-            write_vectors(partial, words, vectors)
+        write_vectors(partial, words, vectors)
     text = {key: store.header[key] for key in ("sources", "settings", "counts")}
     card = {
         "vectors": {"file": out.name, "sha256": sha256_of(out)},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -376,11 +375,8 @@ def largest_difference(layers: Tensor, expected: Tensor, widths: Sequence[int]) 
 
 def require_half_holds(peak: float, name: str = "layers") -> None:
     """Raises an InputError, with this name of the layers, if their largest value is NaN or infinite in float16."""
-    if math.isnan(peak):
+    if not peak < HALF_OVERFLOWS:
         raise InputError(
-            f"{name}: expected numbers, found NaN. Check the weights and the code that computes the layers"
-        )
-    if peak >= HALF_OVERFLOWS:
-        raise InputError(
-            f"{name}: float16 cannot hold values that reach {peak:g}; expected at most 65504. Use precision float32"
+            f"{name}: expected numbers up to 65504, more than which float16 cannot hold, found values that reach "
+            f"{peak:g}. Use precision float32, or check the weights"
         )

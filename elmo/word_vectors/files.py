@@ -1,4 +1,4 @@
-"""Word vectors in files: text of GloVe, word2vec and fastText, binary files of word2vec and fastText, and tensors.
+"""Word vectors in files: text of GloVe, word2vec and fastText, and binary files of word2vec and fastText.
 
 The content is hashed before it is read. A file whose size or time has changed after that is hashed again: another
 content is refused.
@@ -18,8 +18,6 @@ from typing import BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError, excerpt
@@ -27,7 +25,6 @@ from elmo.common.files import FileState, sha256_of, states_of
 
 Vector = npt.NDArray[np.float32]
 
-TENSORS = ".safetensors"  # how the name of a file of tensors ends
 _CHUNK = 1 << 20
 _LONGEST_WORD = 10_000  # bytes; a longer one is a damaged file
 _MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
@@ -37,8 +34,6 @@ _END_OF_SENTENCE = "</s>"  # the one word of fastText without n-grams
 
 def file_vectors(path: Path, dim: int | None = None) -> FileVectors:
     """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
-    if path.suffix == TENSORS:
-        return TensorVectors(path)
     if Path(path.name.removesuffix(".gz")).suffix != ".bin":
         return TextVectors(path, dim)
     with _opened(path) as file:
@@ -274,43 +269,6 @@ class FastTextModel(FileVectors):
             for end in range(start + max(self._shortest, 1), min(start + self._longest, len(marked)) + 1)
             if end - start > 1 or 0 < start < len(marked) - 1  # a mark alone is no n-gram
         ]
-
-
-class TensorVectors(FileVectors):
-    """Vectors in a file of tensors, float16: a quarter of the size of text. The command word2vec writes them."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.dim = self._tensors()[1].shape[1]
-
-    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        known, vectors = self._tensors()
-        wanted = set(known if words is None else words)
-        return {word: vector.astype(np.float32) for word, vector in zip(known, vectors, strict=True) if word in wanted}
-
-    def _tensors(self) -> tuple[list[str], npt.NDArray[np.float16]]:
-        """The words and their vectors, (words, dim)."""
-        try:
-            tensors = load(self._path.read_bytes())
-            words = tensors["words"].tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
-            vectors = tensors["vectors"]
-            shape = vectors.shape
-            if vectors.dtype != np.float16 or len(shape) != 2 or shape[0] != len(words) or not 2 <= shape[1] <= WIDEST:
-                raise ValueError(f"{len(words):,} words and {vectors.dtype} vectors of shape {shape}")
-            if not np.isfinite(vectors).all():
-                raise ValueError("values that are not finite")
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise InputError(
-                f"{self._path}: expected the tensors words and vectors, float16 of 2 to {WIDEST:,} finite numbers for "
-                f"each word, as the command word2vec writes them, found {error}. Make or copy the file again"
-            ) from error
-        return words, vectors
-
-
-def as_tensors(words: Sequence[str], vectors: npt.NDArray[np.float32]) -> bytes:
-    """The content of a file: `words`, UTF-8 with a newline after each, and `vectors`, float16, (words, dim)."""
-    spelled = "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
-    return save({"words": np.frombuffer(spelled, dtype=np.uint8), "vectors": vectors.astype(np.float16)})
 
 
 @contextmanager

@@ -254,7 +254,7 @@ def test_values_that_float16_cannot_hold(source, tmp_path, capsys):
     large = with_bias(tmp_path, 1e5)
     assert run(source, tmp_path / "out.hdf5", large, "--precision", "float16") == 1
     message = capsys.readouterr().err
-    assert "float16 cannot hold values that reach " in message
+    assert "float16 cannot hold, found values that reach " in message
     assert "Use precision float32" in message
     assert not (tmp_path / "out.hdf5").exists()
     assert run(source, tmp_path / "out.hdf5", large, "--precision", "float32") == 0

@@ -135,7 +135,7 @@ def test_what_float16_could_not_hold_is_refused_again(bilm, value):
     cached = CachedLayers(bilm, precision="float16", name="features.frozen.own")
     with torch.no_grad():
         bilm.encoder.projection.bias[0] = value
-    said = r"^features\.frozen\.own: float16 cannot hold .* Use precision float32$"
+    said = r"^features\.frozen\.own: .* float16 cannot hold, .* Use precision float32"
     for _ in range(2):
         with pytest.raises(InputError, match=said):
             cached.prepare(SENTENCES)
@@ -146,7 +146,7 @@ def test_what_float16_could_not_hold_is_refused_again(bilm, value):
 def test_nan_is_no_matter_of_precision(bilm):
     with torch.no_grad():
         bilm.encoder.projection.bias[0] = math.nan
-    with pytest.raises(InputError, match=r"layers: expected numbers, found NaN\. Check the weights"):
+    with pytest.raises(InputError, match=r"layers: expected numbers .* reach nan\. .*check the weights"):
         CachedLayers(bilm, precision="float16").prepare(SENTENCES)
 
 

@@ -10,7 +10,6 @@ import pytest
 from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.settings import Settings
 from elmo.word_vectors import open_vectors
-from elmo.word_vectors.files import as_tensors
 from results.records.record import read_record
 from results.table import main as show_table
 from tasks.features.token_features import TokenFeatures
@@ -118,8 +117,8 @@ class TestTraining:
         assert first == again
         assert first != other
 
-    def test_vectors_of_the_data_s_words_in_half_precision(self, text, tmp_path, monkeypatch, capsys):
-        """Of the words that the files in a folder have: the vectors of the whole training, rounded."""
+    def test_vectors_of_the_data_s_words(self, text, tmp_path, monkeypatch, capsys):
+        """Of the words that the files in a folder have: the vectors of the whole training."""
         only = {"task": ["ner", "sst5"], "data": ["paper", "wnut17"]}
         monkeypatch.setattr("tasks.word2vec.group_options", only.__getitem__)
         data = tmp_path / "data" / "conll2003"
@@ -128,17 +127,17 @@ class TestTraining:
             (data / name).write_text("Tea NN I-NP O\nunicorn NN I-NP O\nmotor NN I-NP O\n\n")
         trained(text, "--out", tmp_path / "all.txt", "--epochs", "1", *SMALL)
         for name in ("a", "b"):
-            out = tmp_path / f"{name}.safetensors"
+            out = tmp_path / f"{name}.txt"
             trained(text, "--out", out, "--epochs", "1", *SMALL, "--data", tmp_path / "data")
-        assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
-        every, some = (open_vectors(str(tmp_path / name)).pick() for name in ("all.txt", "a.safetensors"))
+        assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "b.txt").read_bytes()
+        every, some = (open_vectors(str(tmp_path / name)).pick() for name in ("all.txt", "a.txt"))
         assert some.keys() == {"tea", "motor"} < every.keys(), "lower-cased; no unicorn is in the text"
         for word, vector in some.items():
-            np.testing.assert_allclose(vector, every[word], rtol=2e-3, atol=1e-4)
+            np.testing.assert_array_equal(vector, every[word])
         about = json.loads((tmp_path / "a.json").read_text())["training"]
         assert (about["words_of_data"], about["words"]) == (3, 2)
         assert "words of the data: ner paper" in capsys.readouterr().err
-        assert main([str(text), "--out", str(tmp_path / "c.safetensors"), "--data", str(data)]) == 1
+        assert main([str(text), "--out", str(tmp_path / "c.txt"), "--data", str(data)]) == 1
         assert "expected the files of a dataset" in capsys.readouterr().err
 
     def test_held_out_text_is_not_seen(self, tmp_path):
@@ -220,8 +219,8 @@ class TestFeatures:
         """A file of 300-d vectors as the command writes it, and GloVe of 100-d."""
         glove = tmp_path / "glove.txt"
         glove.write_text("".join(f"{word} {' '.join(['0.5'] * 100)}\n" for word in ("in", "bern")))
-        path = tmp_path / "static.safetensors"
-        path.write_bytes(as_tensors(["bern", "in"], np.stack([np.full(300, 2.0), np.full(300, -1.5)])))
+        path = tmp_path / "static.txt"
+        path.write_text(f"bern{' 2.0' * 300}\nin{' -1.5' * 300}\n")
         monkeypatch.setenv("ELMO_WORD2VEC", str(path))
         return path, f"features.words.vectors={glove}"
 
