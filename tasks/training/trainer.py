@@ -1,21 +1,25 @@
-"""The training loop: early stopping on dev, best weights, and a checkpoint after every epoch to resume from.
+"""The training loop: batches, optimisers, early stopping on dev, and a checkpoint after every epoch to resume from.
 
 It works for all tasks. The test split is read only after training has ended.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from elmo.common import checks
 from elmo.common.device import is_out_of_memory
@@ -23,25 +27,122 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
 from tasks.batch import Batch, FeatureBatch
-from tasks.features.token_features import TokenFeatures
+from tasks.features.token_features import TokenFeatures, TunedGroup
 from tasks.features.words import LocatedText
 from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
 from tasks.task import Answer, Head, Task
-from tasks.training.optimisers import (
-    OPTIMIZERS,
-    WeightAverage,
-    copied,
-    overwrite,
-    parameter_groups,
-    plateau_schedule,
-    tune,
-)
 
 PRECISIONS = ("float32", "bfloat16")
 BATCHES = ("length", "random")
 LENGTH_NOISE = 0.1  # relative noise on lengths before sorting, so that batches differ between epochs
 START_AGAIN = "Delete it and run again with retry=failed: the run starts from its first epoch"
+
+
+def _without_compiler(kind: type[Optimizer]) -> Callable[..., Optimizer]:
+    """The same optimiser without torch's wrappers, which import its compiler: 1.5 CPU seconds that no run needs.
+
+    Where a version of torch wraps methods in another way, they stay as they are.
+    """
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": partial(_without_compiler(torch.optim.Adam), fused=True),  # one kernel on a GPU, half the time on a CPU
+    # TensorFlow's constants, with which the paper's SQuAD models were trained. With torch's defaults (0.9, 1e-6) steps
+    # stay large where gradients are small: the loss of SQuAD stayed almost constant after the third epoch.
+    "adadelta": partial(_without_compiler(torch.optim.Adadelta), rho=0.95, eps=1e-8),
+}
+
+
+def plateau_schedule(optimizer: Optimizer, factor: float | None, patience: int) -> ReduceLROnPlateau | None:
+    """Multiplies the learning rate by `factor` after more than `patience` epochs without a better score, if any."""
+    if factor is None:
+        return None
+    return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=patience, threshold=0)
+
+
+def parameter_groups(parameters: Iterable[nn.Parameter], tuned: Sequence[TunedGroup]) -> list[dict[str, Any]]:
+    """The groups of an optimizer: all that has the trainer's rate, then the layers of tuned sources."""
+    apart = {id(parameter) for group in tuned for parameter in group.parameters}
+    own = [parameter for parameter in parameters if id(parameter) not in apart]
+    return [{"params": own}, *({"params": list(group.parameters)} for group in tuned)]
+
+
+def tune(optimizer: Optimizer, tuned: Sequence[TunedGroup], epoch: int, progress: float) -> None:
+    """Sets the rates of tuned layers for a step, and drops the gradients of those that are still frozen.
+
+    Args:
+        optimizer: made from `parameter_groups`.
+        tuned: the same groups.
+        epoch: the current one, from 1.
+        progress: the share of the run that is done.
+    """
+    for settings, group in zip(optimizer.param_groups[1:], tuned, strict=True):
+        settings["lr"] = group.rate(progress)
+        if group.frozen_in(epoch):
+            for parameter in group.parameters:
+                parameter.grad = None
+
+
+def copied(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The current values of parameters by name."""
+    return {name: value.detach().clone() for name, value in parameters.items()}
+
+
+@torch.no_grad()
+def overwrite(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Sets parameters to the values of the same names."""
+    for name, parameter in parameters.items():
+        parameter.copy_(values[name])
+
+
+class WeightAverage:
+    """A moving average of parameters: with each step, decay * average + (1 - decay) * parameters.
+
+    In the first steps the decay is (1 + steps) / (10 + steps) if that is less, as in TensorFlow, so that the initial
+    weights fade quickly. torch.optim.swa_utils would copy the whole model, with the frozen biLM and its cache.
+
+    Args:
+        decay: the weight of the old average in a step; None keeps no average, and `applied` changes nothing.
+        parameters: the parameters by name; the average starts as a copy.
+    """
+
+    def __init__(self, decay: float | None, parameters: Mapping[str, Tensor]) -> None:
+        self.decay = decay
+        self.steps = 0
+        self._parameters = dict(parameters) if decay is not None else {}
+        self.values = copied(self._parameters)
+
+    def update(self) -> None:
+        """Adds the current parameters to the average."""
+        if self.decay is None:
+            return
+        self.steps += 1
+        weight = 1 - min(self.decay, (1 + self.steps) / (10 + self.steps))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.values.values()), list(self._parameters.values()), weight)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Sets the parameters to the average within the block, and restores them exactly after it."""
+        current = copied(self._parameters)
+        overwrite(self._parameters, self.values)
+        try:
+            yield
+        finally:
+            overwrite(self._parameters, current)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state for a checkpoint."""
+        return {"steps": self.steps, "values": self.values}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Restores the state of a checkpoint."""
+        self.steps = saved["steps"]
+        self.values = copied(saved["values"])
 
 
 @dataclass
@@ -278,16 +379,14 @@ class Trainer:
             vars(state).update(saved["state"])
             best = saved["best"]
             self.reporter.say(f"continues after epoch {state.epoch}")
-            if state.environments and (changed := _changed(state.environments[-1], self.environment)):
-                self.reporter.warn(f"continues in another environment, as the record will say: {', '.join(changed)}")
         if self.environment not in state.environments:
             state.environments.append(dict(self.environment))
-        sizes = self._sizes(train)
-        while state.epoch < config.epochs and not self._out_of_patience(state):
+        patience = math.inf if config.patience is None else config.patience
+        while state.epoch < config.epochs and state.epoch - state.best_epoch < patience:
             started = time.perf_counter()
             epoch = state.epoch + 1
             torch.manual_seed(named_seed(self.seed, "epoch", epoch))
-            loss = self._train_epoch(model, optimizer, average, train, sizes, state)
+            loss = self._train_epoch(model, optimizer, average, train, state)
             with average.applied():
                 scores = self.evaluate(model, dev).values
                 score = scores[self.task.metric]
@@ -343,22 +442,13 @@ class Trainer:
             )
         return saved
 
-    def _out_of_patience(self, state: FitState) -> bool:
-        return self.config.patience is not None and state.epoch - state.best_epoch >= self.config.patience
-
     def _train_epoch(
-        self,
-        model: TaskModel,
-        optimizer: torch.optim.Optimizer,
-        average: WeightAverage,
-        train: Sequence[Any],
-        sizes: Sequence[int],
-        state: FitState,
+        self, model: TaskModel, optimizer: Optimizer, average: WeightAverage, train: Sequence[Any], state: FitState
     ) -> float:
         """The mean loss of the next epoch of training."""
         config, epoch = self.config, state.epoch + 1
         seed, by_length = named_seed(self.seed, "batches", epoch), config.batches == "length"
-        plan = plan_batches(sizes, config.batch_size, config.batch_tokens, seed, by_length)
+        plan = plan_batches(self._sizes(train), config.batch_size, config.batch_tokens, seed, by_length)
         model.train()
         losses: list[Tensor] = []
         trained, tuned = list(model.trained().values()), model.features.tuned_groups()
@@ -480,13 +570,6 @@ class FitsItself(Protocol):
             dev: examples to select by.
             state: the trainer's progress; its curve goes into the record.
         """
-
-
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two environments, with both values; packages one by one."""
-    there, here = ({**it, **it.get("packages", {}), "packages": None} for it in (before, now))
-    keys = [key for key in there | here if there.get(key) != here.get(key)]
-    return [f"{key} {there.get(key)} before, {here.get(key)} now" for key in keys]
 
 
 @contextmanager

@@ -22,8 +22,7 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from tasks.data.datasets import DataSource
 from tasks.running.config import Run, typed_config
-from tasks.training.optimisers import OPTIMIZERS, WeightAverage
-from tasks.training.trainer import FitState, Trainer
+from tasks.training.trainer import OPTIMIZERS, FitState, Trainer, WeightAverage
 from tests.tasks.making import model_of
 
 PARTS = ("batch", "features", "head", "backward", "optimizer")

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from tasks.training.optimisers import OPTIMIZERS, plateau_schedule
+from tasks.training.trainer import OPTIMIZERS, plateau_schedule
 
 PLAIN = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, fused=True),

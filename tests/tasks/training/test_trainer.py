@@ -11,8 +11,8 @@ from torch import nn
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import write_tensors
-from tasks.training.optimisers import OPTIMIZERS
 from tasks.training.trainer import (
+    OPTIMIZERS,
     START_AGAIN,
     FitState,
     NonFiniteLoss,

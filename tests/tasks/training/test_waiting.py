@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tasks.data.datasets import DataSource
-from tasks.training.optimisers import OPTIMIZERS
+from tasks.training.trainer import OPTIMIZERS
 from tests.tasks.making import arm_of, model_of, run_of
 
 TASKS = ("ner", "sst5", "snli", "squad", "srl")
