@@ -6,7 +6,6 @@ import hashlib
 import json
 import random
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -17,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
+from results.records.identity import differences
 from tasks.batch import SPLITS, Sentence, Split
 from tasks.data.text_files import json_object, parsed_lines
 from tasks.task import HasId, Task
@@ -140,11 +140,6 @@ class DataSource:
     used: Sequence[Split] = SPLITS
 
     def __post_init__(self) -> None:
-        missing = [split for split in self.used if not self.config.splits.get(split)]
-        if missing and self.config.hub is None:
-            raise InputError(
-                f"data={self.config.name}: expected files for {', '.join(missing)} under data.splits, found none"
-            )
         self._hub = self.config.hub or HubConfig()
         self._root = SHIPPED if self.config.shipped else self.data_dir
         self._rows: dict[str, list[dict[str, Any]]] = {}  # by the hub's names, since two splits may share one
@@ -167,17 +162,11 @@ class DataSource:
     def check_unchanged(self, *splits: Split) -> None:
         """Raises an InputError if one of the splits, of all by default, has changed since `fingerprint`."""
         for split in splits or self.used:
-            if split not in self._hashes:
-                continue
-            before, now = self._hashes[split], self._hash(split)
-            for name in before | now:
-                if before.get(name) != now.get(name):
-                    hashes = [f"sha256 {them[name][:12]}" if name in them else "no file" for them in (before, now)]
-                    raise InputError(
-                        f"data={self.config.name}: the {split} split changed during the run: {name}: expected "
-                        f"{hashes[0]}, found {hashes[1]}. Run again to start over with the new content, or put the old "
-                        "content back and run with retry=failed"
-                    )
+            if split in self._hashes and (changed := differences(self._hashes[split], self._hash(split))):
+                raise InputError(
+                    f"data={self.config.name}: the {split} split changed during the run: {', '.join(changed)}. Run "
+                    "again to start over with the new content, or put the old content back and run with retry=failed"
+                )
 
     def check_there(self, download: bool) -> None:
         """Raises an InputError if a split has no examples to read; what only the hub has is asked for once.
@@ -205,10 +194,8 @@ class DataSource:
             InputError: the split cannot be read, or its content has changed since `fingerprint`.
         """
         if split in self.config.first or not self._has_files(split):
-            if not set(task.columns) <= set(self._hub.columns):
-                raise self._wrong_columns(
-                    f"a name for each of the columns {', '.join(task.columns)}", self._hub.columns
-                )
+            if lacking := [column for column in task.columns if column not in self._hub.columns]:
+                raise self._wrong_columns(f"a name for {', '.join(lacking)}", self._hub.columns)
             rows = self._first_rows(split) if split in self.config.first else self._hub_rows(split, task)
             examples = task.from_rows(rows, split)
         else:
@@ -223,22 +210,16 @@ class DataSource:
                 f"examples of {type(task).__name__}: expected a text as id, and as texts a tuple of sentences, each a "
                 f"tuple of words, found {excerpt(name)} and {excerpt(texts)}. A single sentence is (words,)"
             )
-        dropped = len(examples) - len(usable)
         wanted = usable[: self.limit]
         if split == "train" and self.train_fraction < 1:
             wanted = _drawn(wanted, self.train_fraction, self.seed)
-        counts = {
-            **task.counts(usable),
-            **({"dropped": dropped} if dropped else {}),
-            **({"used": len(wanted)} if len(wanted) < len(usable) else {}),
-        }
+        left = {"dropped": len(examples) - len(usable), "used": len(wanted) if len(wanted) < len(usable) else 0}
+        counts = {**task.counts(usable), **{name: count for name, count in left.items() if count}}
         warnings = [
             f"{split}: expected {published:,} {what} as published, found {counts.get(what, 0):,}"
             for what, published in self.config.expected.get(split, {}).items()
             if counts.get(what) != published
         ]
-        if split == "train" and (shared := set(self._paths("train")) & set(self._paths("test"))):
-            warnings.append(f"training and test both read {min(shared).name}: are their examples different?")
         return Loaded(wanted, counts, warnings)
 
     def _paths(self, split: Split) -> list[Path]:
@@ -251,12 +232,10 @@ class DataSource:
         if not self._has_files(split):
             return self._hub_rows(split)[:number]
 
-        def row(name: str, line: str) -> Mapping[str, Any]:
-            found = json_object(line)
-            return {column: found[column] for column in columns if column in found}
-
         (path,) = self._paths(split)
-        return list(parsed_lines(islice(utf8_lines(path), number), path, "Is this a file of JSON lines?", row))
+        first = islice(utf8_lines(path), number)
+        rows = parsed_lines(first, path, "Is this a file of JSON lines?", lambda name, line: json_object(line))
+        return [{column: row[column] for column in columns if column in row} for row in rows]
 
     def _files(self, name: str) -> list[Path]:
         """The files that match a name with *, sorted, or the documents of an .ids file; otherwise the path itself."""
@@ -277,8 +256,7 @@ class DataSource:
 
     def _absent(self, split: Split) -> str:
         """The files of a split that are not there, the first of many."""
-        absent = [str(path) for path in self._paths(split) if not path.is_file()]
-        return _listed(absent, MOST_NAMED)
+        return _listed([str(path) for path in self._paths(split) if not path.is_file()], MOST_NAMED)
 
     def _missing(self, split: Split, nor: str = "") -> InputError:
         """What to raise for a split that is not there: it and those after it, and what to do."""
@@ -287,8 +265,7 @@ class DataSource:
         return InputError(
             f"data={self.config.name}: the {split} split needs {self._absent(split) or 'a file'}, which is not there"
             f"{nor}{further}. Put the files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
-            + f"; {self.config.instead}"
-            * bool(self.config.instead)
+            + (f"; {self.config.instead}" if self.config.instead else "")
         )
 
     def _hash(self, split: Split) -> dict[str, str]:
@@ -301,10 +278,8 @@ class DataSource:
             paths = self._paths(split)
             if not any(path.stat().st_size for path in paths):  # before training: test is read after it
                 raise self._no_examples(split)
-            if repeated := [path for path, times in Counter(paths).items() if times > 1]:
-                raise InputError(
-                    f"data={self.config.name}: splits.{split}: expected each file once, found {repeated[0]} twice"
-                )
+            if len(set(paths)) < len(paths):
+                raise InputError(f"data={self.config.name}: splits.{split}: expected each file once, found one twice")
             return hashes_of(paths, self._root)
         rows = json.dumps(self._hub_rows(split), sort_keys=True).encode()
         return {f"{self._hub.path}:{self._hub.splits[split]}": hashlib.sha256(rows).hexdigest()}

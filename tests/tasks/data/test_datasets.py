@@ -168,21 +168,12 @@ class TestFiles:
     @pytest.mark.parametrize("names", [["t*st.txt", "test.txt"], ["dev.txt", "test.txt", "test.txt"]])
     def test_a_file_twice_in_a_split_is_an_error(self, files, names):
         source = config(splits={"train": ["train.txt"], "dev": ["dev.txt"], "test": names})
-        with pytest.raises(
-            InputError, match=r"data=mine: splits\.test: expected each file once, found .*test\.txt twice"
-        ):
+        with pytest.raises(InputError, match=r"data=mine: splits\.test: expected each file once, found one twice"):
             DataSource(source, files).fingerprint()
 
-    def test_a_file_in_training_and_test_is_reported(self, ner, files):
-        """A task may read different examples of one file, so it is no error."""
-        source = config(splits={"train": ["train.txt", "test.txt"], "dev": ["dev.txt"], "test": ["test.txt"]})
-        (warning,) = DataSource(source, files).load(ner, "train").warnings
-        assert warning == "training and test both read test.txt: are their examples different?"
-        assert DataSource(source, files).load(ner, "test").warnings == []
-
-    def test_a_split_without_files_is_an_error_at_once(self, files):
-        with pytest.raises(InputError, match=r"expected files for dev, test under data\.splits"):
-            DataSource(config(splits={"train": ["train.txt"]}), files)
+    def test_a_split_without_files_is_an_error(self, files):
+        with pytest.raises(InputError, match="the dev split needs a file, which is not there"):
+            DataSource(config(splits={"train": ["train.txt"]}), files).fingerprint()
 
     def test_fingerprint_follows_the_content_alone(self, files, tmp_path_factory):
         before = DataSource(config(), files).fingerprint()
@@ -208,10 +199,7 @@ class TestFiles:
         assert source.inputs[f"data.{split}/{split}.txt"] == hashes[0].hexdigest()
         path.write_text(path.read_text() + "\nx O\n")
         hashes.append(hashlib.sha256(path.read_bytes()))
-        before, after = (it.hexdigest()[:12] for it in hashes)
-        expected = (
-            f"data=mine: the {split} split changed .* {split}.txt: .* {before}, found sha256 {after}.*retry=failed$"
-        )
+        expected = f"data=mine: the {split} split changed during the run: {split}.txt. .*retry=failed$"
         with pytest.raises(InputError, match=expected):
             source.load(ner, split)
         with pytest.raises(InputError, match=expected):
@@ -347,8 +335,8 @@ class TestHub:
         with pytest.raises(InputError) as caught:
             DataSource(chosen.data, tmp_path).load(chosen.task, "dev")
         assert str(caught.value) == (
-            f"data=paper, on the hub {chosen.data.hub.path}: expected a name for each of the columns "
-            f"{', '.join(chosen.task.columns)}, found {left}. Name the dataset's columns in datasets.paper.hub.columns"
+            f"data=paper, on the hub {chosen.data.hub.path}: expected a name for {column}, found {left}. Name the "
+            "dataset's columns in datasets.paper.hub.columns"
         )
 
     def test_a_request_to_the_hub_is_reported(self, ner, files, hub, capsys):
