@@ -263,7 +263,7 @@ class DataSource:
         later = SPLITS[SPLITS.index(split) + 1 :]
         further = "".join(f"; the {other} split needs {absent}" for other in later if (absent := self._absent(other)))
         return InputError(
-            f"data={self.config.name}: the {split} split needs {self._absent(split) or 'a file'}, which is not there"
+            f"data={self.config.name}: the {split} split needs {self._absent(split) or 'a file in data.splits'}, which is not there"
             f"{nor}{further}. Put the files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
             + (f"; {self.config.instead}" if self.config.instead else "")
         )

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -467,12 +468,8 @@ class FrozenLayers(Elmo, FeaturePart):
         self._mix(name, config, cached)
 
     def _mix(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
-        layers: str | int = int(config.layers) if config.layers.isdigit() else config.layers
-        last = len(source.widths) - 1
-        if isinstance(layers, int) and layers > last:
-            raise InputError(f"features.{name}.layers: expected mix, last or a layer from 0 to {last}, found {layers}")
-        choice = cast(LayerChoice, layers)
-        super().__init__(source, config.places, choice, config.layer_norm, config.l2, config.dropout)
+        layers = cast(LayerChoice, int(config.layers) if config.layers.isdigit() else config.layers)
+        super().__init__(source, config.places, layers, config.layer_norm, config.l2, config.dropout)
         self.name = name
         self.widths = dict.fromkeys(self.mixes, self.dim)
         self.by_sentence = config.by_sentence
@@ -666,13 +663,13 @@ class TokenFeatures(nn.Module):
     def _find(self, sentences: Sequence[Sentence]) -> LocatedText:
         """One text as numbers, on the CPU."""
         words, lengths = self._numbers.padded(sentences)
-        distinct, places = self._numbers.distinct(words)
+        distinct, places = np.unique(words, return_inverse=True)
         return LocatedText(
             torch.from_numpy(lengths),
             int(self._numbers.characters[distinct].max(initial=0)),
             torch.from_numpy(words),
             torch.from_numpy(distinct),
-            torch.from_numpy(places),
+            torch.from_numpy(places.reshape(words.shape)),
             {part.name: part.locate(sentences) for part in self._layers},
         )
 

@@ -45,7 +45,6 @@ class WordNumbers:
         self.characters: Numbers = np.zeros(1, dtype=np.int64)
         self._numbers: dict[str, int] = {}
         self._known: dict[Sentence, Numbers] = {}
-        self._place_of: Numbers = np.zeros(1, dtype=np.int64)  # see `distinct`
 
     def meet(self, sentences: Iterable[Sentence]) -> list[str]:
         """Numbers the new words of these sentences and returns them in the order of their numbers."""
@@ -55,7 +54,6 @@ class WordNumbers:
             self._numbers.update({word: number for number, word in enumerate(new, start=len(self._numbers) + 1)})
             lengths = [len(spell(word, LONGEST_WORD)) for word in new]
             self.characters = np.concatenate([self.characters, np.array(lengths, dtype=np.int64)])
-            self._place_of = np.zeros_like(self.characters)
         for sentence in sentences:
             self._known[sentence] = np.array([self._numbers[word] for word in sentence], dtype=np.int64)
         return new
@@ -68,14 +66,6 @@ class WordNumbers:
         words = np.zeros(inside.shape, dtype=np.int64)
         words[inside] = np.concatenate([*numbers, np.zeros(0, dtype=np.int64)])  # there may be no sentence
         return words, lengths
-
-    def distinct(self, words: Numbers) -> tuple[Numbers, Numbers]:
-        """The numbers that occur, and the place of each word among them: as np.unique, without sorting."""
-        occurs = np.zeros(len(self._place_of), dtype=bool)
-        occurs[words] = True
-        distinct = np.flatnonzero(occurs)
-        self._place_of[distinct] = np.arange(len(distinct))
-        return distinct, self._place_of[words]
 
 
 @dataclass(frozen=True)

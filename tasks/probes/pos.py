@@ -128,12 +128,10 @@ class LinearTagger(Head):
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[dict[str, list[str]]]:
         """The best tag of each token, by kind."""
         (tokens,) = features
-        best = {kind: classifier(tokens.input).argmax(dim=-1) for kind, classifier in self.classifiers.items()}
-        rows = {kind: numbers.cpu().tolist() for kind, numbers in best.items()}  # (batch, tokens)
-        lengths = tokens.lengths.tolist()
+        best = {kind: classifier(tokens.input).argmax(dim=-1).tolist() for kind, classifier in self.classifiers.items()}
         return [
-            {kind: [self.tags[tag] for tag in row[example][:length]] for kind, row in rows.items()}
-            for example, length in enumerate(lengths)
+            {kind: [self.tags[tag] for tag in rows[example][:length]] for kind, rows in best.items()}
+            for example, length in enumerate(tokens.lengths.tolist())
         ]
 
 

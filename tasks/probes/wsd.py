@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -31,7 +31,6 @@ from tasks.training.trainer import FitState, TaskModel, Trainer
 
 ANSWERS = ("nearest", "first")
 NO_ANSWER = ""
-UNSEEN = -1  # the number of an entry that training does not have
 TIE = 1e-9  # cosines that differ by no more are equal: static vectors of one word have no nearest sense
 
 SETS = {
@@ -219,17 +218,15 @@ class SenseMemory(Head):
     The vector of several words is their mean. Sums are float64 on the CPU, so that their order does not matter.
 
     Args:
-        lexicon: the senses of each entry in training, the most frequent first.
+        senses: those in training.
         dim: width of the features.
         answers: whether it gives an answer.
     """
 
-    def __init__(self, lexicon: Mapping[str, Sequence[str]], dim: int, answers: bool) -> None:
+    def __init__(self, senses: Sequence[str], dim: int, answers: bool) -> None:
         super().__init__()
-        self.senses = list(chain.from_iterable(lexicon.values()))
-        numbers = iter(range(len(self.senses)))
-        self.candidates = [list(islice(numbers, len(senses))) for senses in lexicon.values()]
-        self.sums = torch.zeros(len(self.senses), dim, dtype=torch.float64)
+        self.senses = senses
+        self.sums = torch.zeros(len(senses), dim, dtype=torch.float64)
         self.answers = answers
         self.filled = False
 
@@ -238,8 +235,8 @@ class SenseMemory(Head):
         """The vectors of the instances, (instances, dim)."""
         (text,) = features
         tokens = text.input.double().cpu()
-        spans: list[list[int]] = batch.targets["spans"].tolist()
-        return torch.stack([tokens[row, start:end].mean(dim=0) for row, start, end in spans])
+        instances: list[list[int]] = batch.targets["instances"].tolist()
+        return torch.stack([tokens[row, start:end].mean(dim=0) for row, start, end, *_ in instances])
 
     def remember(self, features: Sequence[FeatureBatch], batch: Batch) -> None:
         """Adds the vectors of a batch to the sums of their senses."""
@@ -247,10 +244,10 @@ class SenseMemory(Head):
         self.sums.index_add_(0, senses, self.vectors(features, batch)[instances])
         self.filled = True
 
-    def nearest(self, vector: Tensor, candidates: Sequence[int]) -> int:
-        """The candidate with the highest cosine, the first of equal ones; a sum has the direction of its mean."""
-        cosines = nn.functional.cosine_similarity(vector, self.sums[list(candidates)], dim=-1)  # (candidates,)
-        return candidates[int((cosines >= cosines.max() - TIE).nonzero()[0])]
+    def nearest(self, vector: Tensor, first: int, past: int) -> str:
+        """The sense in a range with the highest cosine, the first of equal ones; a sum has its mean's direction."""
+        cosines = nn.functional.cosine_similarity(vector, self.sums[first:past], dim=-1)  # (senses,)
+        return self.senses[first + int((cosines >= cosines.max() - TIE).nonzero()[0])]
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """Zero: nothing is trained."""
@@ -261,11 +258,10 @@ class SenseMemory(Head):
         if self.answers and not self.filled:
             raise InputError("task=wsd_probe: expected the vectors of senses, found none. Run the probe again")
         predicted: list[list[str]] = [[] for _ in batch.ids]
-        vectors = self.vectors(features, batch)
-        entries: list[int] = batch.targets["entries"].tolist()
-        for (row, _, _), entry, vector in zip(batch.targets["spans"].tolist(), entries, vectors, strict=True):
-            answers = self.answers and entry != UNSEEN
-            predicted[row].append(self.senses[self.nearest(vector, self.candidates[entry])] if answers else NO_ANSWER)
+        instances: list[list[int]] = batch.targets["instances"].tolist()
+        for (row, _, _, first, past), vector in zip(instances, self.vectors(features, batch), strict=True):
+            known = self.answers and first < past
+            predicted[row].append(self.nearest(vector, first, past) if known else NO_ANSWER)
         return predicted
 
 
@@ -283,8 +279,7 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         super().__init__(settings, reader)
         self.first_senses: Mapping[str, str] = {}  # of WordNet, if its file is among those of training
         self.lexicon: Mapping[str, Sequence[str]] = {}  # the senses of each entry in training, the most frequent first
-        self._entries: Mapping[str, int] = {}  # the number of each
-        self._senses: Mapping[str, int] = {}
+        self._senses: Mapping[str, int] = {}  # the number of each; those of an entry follow each other
 
     def read(self, path: Path, split: Split) -> list[SenseSentence]:
         """The sentences of a file; WordNet's index of senses has none, and is kept for the back-off."""
@@ -324,31 +319,27 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
                 for sense in instance.senses:
                     counts[entry_of(sense)][sense] += 1
         self.lexicon = {entry: sorted(own, key=lambda sense: (-own[sense], sense)) for entry, own in counts.items()}
-        self._entries = {entry: number for number, entry in enumerate(self.lexicon)}
         self._senses = {sense: number for number, sense in enumerate(chain.from_iterable(self.lexicon.values()))}
 
     def targets(self, examples: Sequence[SenseSentence]) -> dict[str, Tensor]:
         """Numbers for the memory.
 
-        `spans` (instances, 3): example, start and end. `entries` (instances,): UNSEEN if training does not have it.
-        `senses` (any number, 2): pairs of an instance and one of its senses that training has.
+        `instances` (instances, 5): example, start and end, and the range of the entry's senses, empty if training does
+        not have it. `senses` (any number, 2): pairs of an instance and one of its senses that training has.
         """
-        owned = [(row, instance) for row, example in enumerate(examples) for instance in example.instances]
-        known = [
-            (number, self._senses[sense])
-            for number, (_, instance) in enumerate(owned)
-            for sense in instance.senses
-            if sense in self._senses
-        ]
-        return {
-            "spans": torch.tensor([(row, instance.start, instance.end) for row, instance in owned]),
-            "entries": torch.tensor([self._entries.get(instance.entry, UNSEEN) for _, instance in owned]),
-            "senses": torch.tensor(known, dtype=torch.long).view(-1, 2),
-        }
+        rows: list[tuple[int, ...]] = []
+        known: list[tuple[int, int]] = []
+        for row, example in enumerate(examples):
+            for instance in example.instances:
+                known += [(len(rows), self._senses[sense]) for sense in instance.senses if sense in self._senses]
+                candidates = self.lexicon.get(instance.entry, ())
+                first = self._senses[candidates[0]] if candidates else 0
+                rows.append((row, instance.start, instance.end, first, first + len(candidates)))
+        return {"instances": torch.tensor(rows), "senses": torch.tensor(known, dtype=torch.long).view(-1, 2)}
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """An empty memory."""
-        return SenseMemory(self.lexicon, widths["input"], self.settings.answer == "nearest")
+        return SenseMemory(list(self._senses), widths["input"], self.settings.answer == "nearest")
 
     def fit(
         self,

@@ -237,7 +237,7 @@ class TestErrors:
 
     def test_a_layer_that_the_source_does_not_have(self):
         config = features_config(frozen={"lengths": SourceConfig(source=source(), layers="2")})
-        with pytest.raises(InputError, match=r"features\.frozen\.lengths\.layers: expected .* from 0 to 1, found 2"):
+        with pytest.raises(InputError, match=r"layers must be .*, found 2"):
             TokenFeatures(config, SENTENCES, 1)
 
     @pytest.mark.parametrize("target", [None, "Lengths", 3])

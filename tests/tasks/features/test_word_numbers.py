@@ -1,7 +1,3 @@
-import random
-
-import numpy as np
-
 from tasks.features.words import LONGEST_WORD, WordNumbers
 
 
@@ -17,14 +13,3 @@ def test_words_are_numbered_as_they_are_met():
     assert numbers.characters.tolist() == [0, 3, 5, 5], "two marks stand around each word"
     numbers.meet([("x" * 100,)])
     assert numbers.characters[-1] == LONGEST_WORD
-
-
-def test_distinct_words_are_those_of_numpy():
-    numbers, draw = WordNumbers(), random.Random(2)
-    numbers.meet([tuple(f"w{i}" for i in range(300))])
-    for shape in ((1, 1), (3, 7), (20, 40)):
-        words = np.array([draw.randrange(301) for _ in range(shape[0] * shape[1])]).reshape(shape)
-        found, places = numbers.distinct(words)
-        expected = np.unique(words)
-        assert found.tolist() == expected.tolist()
-        assert np.array_equal(found[places], words)

@@ -100,7 +100,7 @@ class TestRefused:
             (f"{PLAIN}name: {'x' * 300}\n", "the train split needs"),
             (f"{PLAIN}name: mini\n", "name: mini is a dataset of the suite"),
             ("splits: {train: [a.txt], dev: [b.txt], test: [c.txt]}\n", "expected `task`, the task that it is for"),
-            ("task: ner\n", "expected files for train, dev, test under data.splits"),
+            ("task: ner\n", "needs a file in data.splits, which is not there"),
             ("task: ner\nreader: &a {x: &b [1]}\nexpected: {x: *b}\n", "of a dataset, found an alias"),
             ("- task\n", "expected keys and values, found list"),
             ("", "expected keys and values, found nothing"),
