@@ -261,10 +261,11 @@ class DataSource:
     def _missing(self, split: Split, nor: str = "") -> InputError:
         """What to raise for a split that is not there: it and those after it, and what to do."""
         later = SPLITS[SPLITS.index(split) + 1 :]
-        further = "".join(f"; the {other} split needs {absent}" for other in later if (absent := self._absent(other)))
+        further = "".join(f"; the {other} split needs {it}" for other in later if (it := self._absent(other)))
+        absent = self._absent(split) or "a file in data.splits"
         return InputError(
-            f"data={self.config.name}: the {split} split needs {self._absent(split) or 'a file in data.splits'}, which is not there"
-            f"{nor}{further}. Put the files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+            f"data={self.config.name}: the {split} split needs {absent}, which is not there{nor}{further}. Put the files "
+            "there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
             + (f"; {self.config.instead}" if self.config.instead else "")
         )
 

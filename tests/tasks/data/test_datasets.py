@@ -172,7 +172,7 @@ class TestFiles:
             DataSource(source, files).fingerprint()
 
     def test_a_split_without_files_is_an_error(self, files):
-        with pytest.raises(InputError, match="the dev split needs a file in data.splits, which is not there"):
+        with pytest.raises(InputError, match=r"the dev split needs a file in data\.splits, which is not there"):
             DataSource(config(splits={"train": ["train.txt"]}), files).fingerprint()
 
     def test_fingerprint_follows_the_content_alone(self, files, tmp_path_factory):
