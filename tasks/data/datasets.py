@@ -264,8 +264,8 @@ class DataSource:
         further = "".join(f"; the {other} split needs {it}" for other in later if (it := self._absent(other)))
         absent = self._absent(split) or "a file in data.splits"
         return InputError(
-            f"data={self.config.name}: the {split} split needs {absent}, which is not there{nor}{further}. Put the files "
-            "there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
+            f"data={self.config.name}: the {split} split needs {absent}, which is not there{nor}{further}. Put the "
+            "files there, or name their folder with data_dir=DIR or the variable ELMO_DATA"
             + (f"; {self.config.instead}" if self.config.instead else "")
         )
 
