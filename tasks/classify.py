@@ -12,8 +12,7 @@ from elmo.common.errors import InputError, excerpt
 from elmo.tables import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
 from tasks.batch import Sentence, Split
-from tasks.data.raw_text import word_list
-from tasks.data.text_files import parsed_rows
+from tasks.data.text import parsed_rows, word_list
 from tasks.kinds import Classification, LabelledText
 from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier
 from tasks.task import Head

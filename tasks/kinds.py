@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from elmo.common.errors import InputError
 from results.records.metric import Metric
 from tasks.batch import Batch, FeatureBatch, Sentence
-from tasks.data.raw_text import Offsets, raw_words, span_fields, tag_columns
-from tasks.data.tag_schemes import Span, bioes, iob2, spans_of
+from tasks.data.text import Offsets, Span, bioes, iob2, raw_words, span_fields, spans_of, tag_columns
 from tasks.metrics import CLASS_METRICS, SPAN_METRICS, Scores, class_scores, span_scores
 from tasks.task import Answer, HasId, Head, LabelTable, Settings, Task
 

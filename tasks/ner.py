@@ -14,8 +14,16 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
 from tasks.batch import PLACES, Batch, FeatureBatch, Split
-from tasks.data.tag_schemes import may_follow, parse_tag, scheme_of, spans_of
-from tasks.data.text_files import DOCUMENT_START, Columns, column_sentences, parsed_rows
+from tasks.data.text import (
+    DOCUMENT_START,
+    Columns,
+    column_sentences,
+    may_follow,
+    parse_tag,
+    parsed_rows,
+    scheme_of,
+    spans_of,
+)
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, check_same_values, seqeval_scores
 from tasks.modules.crf import ConstrainedCrf

@@ -20,7 +20,7 @@ from elmo.common.files import utf8_lines
 from elmo.tokeniser import Tokeniser
 from results.records.metric import Grouping
 from tasks.batch import Batch, FeatureBatch, Sentence, Split
-from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
+from tasks.data.text import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
 from tasks.kinds import Classification, Classifier
 from tasks.modules.layers import (
     BiRnn,

@@ -20,9 +20,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping
 from tasks.batch import Batch, FeatureBatch, Split
-from tasks.data.raw_text import raw_text, tokens_of, word_list
-from tasks.data.tag_schemes import Span, may_follow_in_iob2, spans_of
-from tasks.data.text_files import read_documents
+from tasks.data.text import Span, may_follow_in_iob2, raw_text, read_documents, spans_of, tokens_of, word_list
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
 from tasks.modules.crf import TagRules, best_tags, padded

@@ -17,7 +17,7 @@ from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from results.records.metric import Metric, Ratio
 from tasks.batch import Sentence, Split
-from tasks.data.text_files import TREEBANK_ESCAPES, parsed_lines, parsed_rows
+from tasks.data.text import TREEBANK_ESCAPES, parsed_lines, parsed_rows
 from tasks.kinds import Classification, LabelledText
 from tasks.metrics import CLASS_METRICS, Scores
 from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier

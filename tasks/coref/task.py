@@ -22,8 +22,7 @@ from elmo.tokeniser import sentences_of_tokens
 from results.records.metric import Grouping, Metric, Ratio
 from tasks.batch import Sentence, Split
 from tasks.coref.head import Chains, CorefSettings, EndToEndCoref, Span
-from tasks.data.raw_text import Offsets, raw_text, span_fields, tokens_of, word_list
-from tasks.data.text_files import ConllDocument, read_documents
+from tasks.data.text import ConllDocument, Offsets, raw_text, read_documents, span_fields, tokens_of, word_list
 from tasks.metrics import Scores, by_number
 from tasks.task import Head, Task
 

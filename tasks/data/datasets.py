@@ -18,7 +18,7 @@ from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
 from results.records.identity import differences
 from tasks.batch import SPLITS, Sentence, Split
-from tasks.data.text_files import json_object, parsed_lines
+from tasks.data.text import json_object, parsed_lines
 from tasks.task import HasId, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"

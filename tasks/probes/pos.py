@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from elmo.common import checks
 from results.records.metric import Metric, Ratio
 from tasks.batch import Batch, FeatureBatch, Sentence, Split
-from tasks.data.text_files import TREEBANK_ESCAPES, Columns, column_sentences
+from tasks.data.text import TREEBANK_ESCAPES, Columns, column_sentences
 from tasks.kinds import tag_numbers
 from tasks.metrics import Scores
 from tasks.modules.seeding import named_seed

@@ -23,8 +23,7 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.files import utf8_lines
 from results.records.metric import Metric, Ratio
 from tasks.batch import Batch, FeatureBatch, Sentence, Split
-from tasks.data.raw_text import is_texts, span_fields
-from tasks.data.text_files import TREEBANK_ESCAPES, json_object, parsed_lines
+from tasks.data.text import TREEBANK_ESCAPES, is_texts, json_object, parsed_lines, span_fields
 from tasks.metrics import Scores
 from tasks.task import Head, NoSettings, Task
 from tasks.training.trainer import FitState, TaskModel, Trainer

@@ -18,8 +18,7 @@ from elmo.common.device import CHOICES, choose_device, is_out_of_memory
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
 from elmo.common.files import print_lines
 from elmo.common.progress import Reporter
-from tasks.data.raw_text import fields_of_line, raw_items
-from tasks.data.text_files import json_object
+from tasks.data.text import fields_of_line, json_object, raw_items
 from tasks.metrics import Scores
 from tasks.running.config import Run
 from tasks.running.saved_model import WEIGHTS_NAME, check_recorded, load_weights

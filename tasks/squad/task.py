@@ -26,7 +26,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping, mean_of
 from tasks.batch import Sentence, Split
-from tasks.data.raw_text import Tokens, raw_text, tokens_of
+from tasks.data.text import Tokens, raw_text, tokens_of
 from tasks.metrics import Scores, add_units
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.task import Head, Task

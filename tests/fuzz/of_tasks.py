@@ -12,7 +12,7 @@ from elmo.common.progress import Reporter
 from tasks.classify import TableReader, read_table
 from tasks.coref.task import read_coref
 from tasks.data.datasets import DataSource
-from tasks.data.raw_text import raw_items
+from tasks.data.text import raw_items
 from tasks.ner import ColumnReader, read_columns
 from tasks.probes.wsd import read_first_senses, read_sentences
 from tasks.running.saved_model import load_weights, save_weights

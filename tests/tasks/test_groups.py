@@ -14,7 +14,7 @@ from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping
 from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
-from tasks.data.tag_schemes import Span
+from tasks.data.text import Span
 from tasks.groups import correct_in, main
 from tasks.ner import ColumnReader, Ner, NerExample, NerSettings
 from tasks.running import config

@@ -6,7 +6,7 @@ import pytest
 from seqeval.metrics import classification_report
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-from tasks.data.tag_schemes import Span
+from tasks.data.text import Span
 from tasks.metrics import class_scores, span_scores
 from tests.tasks.data.test_tag_schemes import iob2, random_spans
 

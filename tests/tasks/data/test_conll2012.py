@@ -3,8 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.tag_schemes import Span
-from tasks.data.text_files import read_documents
+from tasks.data.text import Span, read_documents
 
 BEGIN = "#begin document (nw/made/00/up_0001); part 002"
 END = "#end document"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from elmo.tokeniser import tokenise
-from tasks.data.raw_text import tokens_of
+from tasks.data.text import tokens_of
 
 INVISIBLE = "\u200b\ufeff\u00ad"
 

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref, CorefReader
-from tasks.data.raw_text import fields_of_line, span_fields, tag_columns, tokens_of
+from tasks.data.text import fields_of_line, span_fields, tag_columns, tokens_of
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner import ColumnReader, Ner, NerSettings
 from tasks.snli import EsimSettings, PairReader, Snli

@@ -6,7 +6,7 @@ import random
 import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 
-from tasks.data.tag_schemes import Span, bioes, iob2, may_follow, may_follow_in_iob2, parse_tag, scheme_of, spans_of
+from tasks.data.text import Span, bioes, iob2, may_follow, may_follow_in_iob2, parse_tag, scheme_of, spans_of
 
 ALL_TAGS = ["O", *(f"{prefix}-{label}" for label in ("PER", "LOC") for prefix in "BIES")]
 

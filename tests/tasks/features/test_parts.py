@@ -188,7 +188,7 @@ class TestErrors:
             (source(dim=3.0), r"widths of .*: expected a positive integer for each layer, found \(3\.0, 3\.0\)"),
             (
                 source("Nothing"),
-                r"expected .*Nothing to have widths, .* found no widths and no fingerprint and no token",
+                r"expected .*Nothing to have widths .* found no widths and no token",
             ),
             (
                 source("OneWidth"),

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
-from tasks.data.tag_schemes import Span, iob2
+from tasks.data.text import Span, iob2
 from tasks.squad.task import answer_scores
 from tests.tasks.mini import surface_coref
 from tests.tasks.mini.mini_measures import config_of, examples_of

@@ -15,8 +15,7 @@ from elmo.common.files import read_json
 from tasks import snli, sst5
 from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED, DataSource
-from tasks.data.raw_text import tokens_of
-from tasks.data.tag_schemes import iob2
+from tasks.data.text import iob2, tokens_of
 from tasks.ner import ColumnReader, read_columns
 from tasks.squad.task import answer_scores
 from tasks.srl import kind_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.data.tag_schemes import Span
+from tasks.data.text import Span
 from tasks.srl import SrlExample
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import Text, alike, equal, kappa, patterns, variety

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torchcrf import CRF
 
-from tasks.data.tag_schemes import may_follow
+from tasks.data.text import may_follow
 from tasks.modules.crf import ConstrainedCrf
 
 BIOES = ["O", *(f"{prefix}-{label}" for label in ("PER", "LOC") for prefix in "BIES")]

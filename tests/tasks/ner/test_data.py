@@ -6,7 +6,7 @@ import re
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.tag_schemes import Span
+from tasks.data.text import Span
 from tasks.ner import ColumnReader, Ner, NerExample, NerSettings, read_columns
 from tests.tasks.data.test_tag_schemes import random_spans
 

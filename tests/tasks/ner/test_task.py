@@ -5,7 +5,7 @@ import random
 import pytest
 from seqeval.metrics import sequence_labeling
 
-from tasks.data.tag_schemes import Span, bioes
+from tasks.data.text import Span, bioes
 from tasks.metrics import ScorersDisagree
 from tasks.ner import ColumnReader, Ner, NerExample, NerSettings
 from tests.tasks.data.test_tag_schemes import ALL_TAGS, random_spans

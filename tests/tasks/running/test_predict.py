@@ -16,7 +16,7 @@ from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from tasks.data.datasets import SHIPPED
-from tasks.data.tag_schemes import bioes, spans_of
+from tasks.data.text import bioes, spans_of
 from tasks.running import predict
 from tasks.running.predict import load_model, main
 from tasks.squad.task import answer_scores

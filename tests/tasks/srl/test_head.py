@@ -8,7 +8,7 @@ import torch
 
 from elmo.common.errors import InputError
 from tasks.batch import Batch, FeatureBatch
-from tasks.data.tag_schemes import may_follow_in_iob2
+from tasks.data.text import may_follow_in_iob2
 from tasks.modules.seeding import initialise
 from tasks.srl import DeepSrl, SrlSettings
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.data.tag_schemes import Span
+from tasks.data.text import Span
 from tasks.srl import SRL_METRICS, counted_arguments, kind_of, srl_scores
 
 

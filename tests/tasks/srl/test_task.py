@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.data.tag_schemes import Span
+from tasks.data.text import Span
 from tasks.srl import Srl, SrlExample, SrlSettings, read_frames
 from tasks.task import NoSettings
 
