@@ -155,22 +155,20 @@ def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
         InputError: They are of different test sets, or one has no predictions or no scores of single examples.
     """
     record, other = first.record, second.record
-    both = f"{first.path.parent} and {second.path.parent}"
-    one, two = ((run.identity.task, run.metric, run.data_hashes.get("test")) for run in (record, other))
+    (before, judged), (after, rejudged) = map(_kept, (first, second))
+    one, two = (
+        (run.identity.task, run.metric, run.data_hashes.get("test"), [kept.id for kept in predictions])
+        for run, predictions in ((record, before), (other, after))
+    )
     if one != two:
         raise InputError(
-            f"{both}: expected two runs of one task on the same test files, found {record.identity.title} and "
-            f"{other.identity.title}. Name two runs that differ in features, settings or seed alone"
-        )
-    (before, judged), (after, rejudged) = map(_kept, (first, second))
-    if [one.id for one in before] != [one.id for one in after]:
-        raise InputError(
-            f"{both}: expected the same test examples, found {len(before):,} and {len(after):,} with different names. "
-            "Name two runs with the same data and limit"
+            f"{first.path.parent} and {second.path.parent}: expected two runs of one task on the same test examples, "
+            f"found {record.identity.title} and {other.identity.title}. Name two runs that differ in features, "
+            "settings or seed alone"
         )
     examples = [
-        ComparedExample(one.id, one.example, one.gold, (one.predicted, two.predicted), (right, now), (score, new_score))
-        for one, two, (right, score), (now, new_score) in zip(before, after, judged, rejudged, strict=True)
+        ComparedExample(own.id, own.example, own.gold, (own.predicted, new.predicted), (right, now), (score, new_score))
+        for own, new, (right, score), (now, new_score) in zip(before, after, judged, rejudged, strict=True)
     ]
     order = list(OUTCOMES.values())
     examples.sort(key=lambda one: (order.index(one.outcome), -abs(one.scores[1] - one.scores[0])))
@@ -189,21 +187,13 @@ def _kept(run: FoundRecord) -> tuple[list[Prediction], list[tuple[bool, float]]]
         scores = read_examples(folder / EXAMPLES_NAME, record.fingerprint)
     except ExamplesUnreadable as error:
         raise InputError(str(error)) from error
-    if predictions is None or scores is None:
+    metric = metric_of(record, set.intersection(*map(set, scores))) if scores else None
+    if predictions is None or scores is None or metric is None or len(predictions) != len(scores):
         raise InputError(
-            f"{folder}: expected {PREDICTIONS_NAME} and {EXAMPLES_NAME} next to the record; runs of earlier versions, "
-            "and published ones whose data do not come with the suite, have no predictions. To make them, run it again "
-            "with runs_dir=NEW"
+            f"{folder}: expected {PREDICTIONS_NAME} and {EXAMPLES_NAME} next to the record, with as many predictions "
+            f"as scores, and the counts of {record.metric} in these. Runs of earlier versions, and published ones "
+            "whose data do not come with the suite, have no predictions. To make them, run it again with runs_dir=NEW"
         )
-    if len(predictions) != len(scores):
-        raise InputError(
-            f"{folder}: expected a score for each of {len(predictions):,} predictions, found {len(scores):,}. Restore "
-            "the files from a copy, or delete the folder and run again"
-        )
-    metric = metric_of(record, set.intersection(*map(set, scores)))
-    if metric is None:
-        expected = f"expected the counts that {record.metric} follows from, found {', '.join(scores[0])}"
-        raise InputError(f"{folder / EXAMPLES_NAME}: {expected}. Declare the metric in `metrics` of the task's class")
     return predictions, [_judged(metric, example) for example in scores]
 
 

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ from results.analysis.names import (
     metric_of,
     metric_title,
     old_recipe,
-    recomputed,
     settings_title,
     sort_key,
     task_title,
@@ -293,17 +291,10 @@ class Row:
         """Why the gain has no interval; empty if it has one, or if there is no gain."""
         if self.pair is None or self.interval:
             return ""
-        scored = [(own, run or ()) for group in self.pair for own, run in zip_longest(group.records, group.examples)]
-        sizes = sorted({len(run) for _, run in scored})
-        if not sizes[0]:
-            reason = f"{EXAMPLES_NAME} is missing"
-        elif len(sizes) > 1:
-            reason = f"the runs have different test examples, {sizes[0]:,} and {sizes[-1]:,}"
-        elif any(abs((recomputed(own, run) or 0.0) - own.score) > ROUNDING for own, run in scored):
-            reason = f"{EXAMPLES_NAME} does not give the scores"
-        else:
-            return "in each arm, all seeds and test examples have equal scores, so nothing says how far off the gain is"
-        return f"{reason}, and seeds alone need two in an arm, with different scores"
+        return (
+            f"{EXAMPLES_NAME} is missing, does not give the scores or has other test examples in the other arm, and "
+            "seeds alone need two in an arm; or all scores are equal, so that nothing says how far off the gain is"
+        )
 
     @property
     def error_cut(self) -> float | None:
