@@ -35,8 +35,7 @@ from results.records.identity import (
 )
 from results.records.printing import write
 from results.records.progress import DEFAULT_RUNS
-from results.records.record import RunRecord
-from results.records.settings import settings_of
+from results.records.record import RunRecord, settings_of
 
 ROOT = Path(__file__).parents[1]
 EXACT = 1e-6  # points; a score that is computed again from the same counts differs by rounding alone

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
 from results.analysis.names import metric_of
-from results.analysis.rows import Group, Row, Table, arm_titles, train_fraction
-from results.analysis.units import unit_numbers
+from results.analysis.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
 from results.records.collect import FoundRecord
-from results.records.group_files import GroupsUnreadable, groups_above, reads_otherwise
+from results.records.example_scores import GroupsUnreadable, groups_above, reads_otherwise
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable, write
 from results.tables.fill import fill_all

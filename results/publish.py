@@ -27,10 +27,12 @@ from results.records.collect import Collection, FoundRecord, collect
 from results.records.environment import known_commits
 from results.records.example_scores import (
     ExamplesUnreadable,
+    GroupsUnreadable,
+    groups_above,
+    merge_groups,
     read_examples,
     write_examples,
 )
-from results.records.group_files import GroupsUnreadable, groups_above, merge_groups
 from results.records.identity import (
     EXAMPLES_NAME,
     PREDICTIONS_NAME,

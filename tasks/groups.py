@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.records.example_scores import ExamplesUnreadable, read_examples
-from results.records.group_files import GroupsUnreadable, add_groups
+from results.records.example_scores import ExamplesUnreadable, GroupsUnreadable, add_groups, read_examples
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record

@@ -25,11 +25,9 @@ from results.experiments import load_experiment, only_cells
 from results.publish import main as publish
 from results.publishing.tables_page import main_runs, readme_table
 from results.records.collect import collect
-from results.records.example_scores import read_examples, read_predictions
-from results.records.group_files import FOLDER, groups_above
+from results.records.example_scores import FOLDER, groups_above, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
-from results.records.record import read_record
-from results.records.settings import settings_of
+from results.records.record import read_record, settings_of
 from results.table import main as table
 from results.tables.fill import Selection, fill_all
 from results.tables.page_texts import HEADLINE

@@ -1,11 +1,18 @@
-"""Rows of the results table: groups of runs that may be averaged, and the gain between two of them."""
+"""Rows of the results table: groups of runs that may be averaged, the gain between two of them, and their warnings.
+
+The difference of our mean from the paper's gets a Welch interval over seeds, because both are scored on the same test
+examples. Where the paper prints no deviation, its runs have ours; where it does not say how many they are, its number
+counts as one run. Two scores are equivalent if two one-sided tests at 5 % reject a difference as large as the margin.
+The gain and the errors removed get no verdict, because the paper gives no uncertainty for them.
+"""
 
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -14,33 +21,37 @@ from results.analysis.interval import (
     ArmScores,
     Interval,
     Intervals,
+    Part,
+    combined,
     measured,
     paired_intervals,
+    quantile,
     seed_intervals,
 )
 from results.analysis.names import (
     ROUNDING,
     MetricName,
+    PaperScore,
+    arm_title,
     common_title,
     default_pair,
     load_names,
     metric_of,
     metric_title,
     old_recipe,
+    relative_error_cut,
     settings_title,
     sort_key,
     task_title,
     with_training_names,
 )
-from results.analysis.paper_scores import PaperScore, relative_error_cut
-from results.analysis.units import unit_numbers
 from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
-from results.records.identity import EXAMPLES_NAME, FOLD, Parts, flattened, looked_up, shown, without_seed
+from results.records.identity import EXAMPLES_NAME, FOLD, Parts, differences, flattened, looked_up, shown, without_seed
 from results.records.metric import Metric
-from results.records.record import RunRecord
-from results.records.settings import settings_of
+from results.records.record import RunRecord, settings_of
+from results.records.typed_json import PAPER, read_toml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -529,3 +540,196 @@ def _scores(metric: Metric, sums: "np.ndarray") -> "np.ndarray":
     """The scores of summed counts, (..., counts) -> (...)."""
     scores: np.ndarray = metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
     return scores
+
+
+UNITS = PAPER / "units.toml"
+
+
+@dataclass(frozen=True)
+class _TestFile:
+    """A test file by the hash in the records, and the sizes of its units in the order of its examples."""
+
+    name: str
+    sha256: str
+    unit: str
+    sizes: Sequence[int]
+
+
+@dataclass(frozen=True)
+class _Units:
+    file: Sequence[_TestFile]
+
+
+@cache
+def _files() -> Mapping[str, _TestFile]:
+    return {file.sha256: file for file in read_toml(_Units, UNITS).file}
+
+
+def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> list[float] | None:
+    """The number of the unit of each example, or None if it is unknown or examples have no units.
+
+    Args:
+        record: The run.
+        examples: The scores of its test examples.
+        unit: The name of the units, such as "article"; empty if every example stands alone.
+    """
+    if not unit:
+        return None
+    with suppress(KeyError):
+        return list(map(itemgetter(unit), examples))
+    known = _files().get(str(record.data_hashes.get("test")))
+    if known is None or known.unit != unit or sum(known.sizes) != len(examples):
+        return None
+    return [float(number) for number, size in enumerate(known.sizes) for _ in range(size)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The difference from the paper's number, and what it shows.
+
+    Attributes:
+        kind: "equivalent", "short", "above", "open" or "one run".
+        difference: Our mean minus the paper's number, in points.
+        low: The lower end of the 95 % interval; None if no deviation is known.
+        high: Its upper end.
+        margin: The smallest difference that matters, in points.
+    """
+
+    kind: str
+    difference: float
+    low: float | None
+    high: float | None
+    margin: float
+
+    def __str__(self) -> str:
+        between = "" if self.low is None else f" ({self.low:+.2f} to {self.high:+.2f})"
+        return f"{round(self.difference, 2) + 0.0:+.2f} {self.kind}{between}"
+
+
+def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
+    """The verdict on a group; None if the paper has no such number: other arms, other metrics, or limited data."""
+    if group is None or paper is None or not paper.compared:
+        return None
+    printed = paper.scores.get(group.features)
+    if printed is None or group.partial or group.metric != paper.metric:
+        return None
+    difference, margin = group.mean - printed, paper.margin
+    parts = _variances(group.scores, paper.std.get(group.features), paper.runs or 1)
+    variance, df = combined(parts)
+    if not variance:  # also of several runs with equal scores, which tell nothing about others
+        return Verdict("one run" if len(group.scores) == 1 else "open", difference, None, None, margin)
+    error = variance**0.5
+    half = quantile(0.975, df) * error
+    if abs(difference) + quantile(0.95, df) * error < margin:
+        kind = "equivalent"
+    elif abs(difference) > half:
+        kind = "short" if difference < 0 else "above"
+    else:
+        kind = "open"
+    return Verdict(kind, difference, difference - half, difference + half, margin)
+
+
+def verdicts(row: Row) -> list[Verdict | None]:
+    """The verdicts on the two arms of a row, if they are the ones that the paper compares."""
+    return [verdict(row.group(arm), row.paper) if row.compared == default_pair() else None for arm in row.compared]
+
+
+def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[Part]:
+    """The variances of the mean of our scores and of the paper's, the mean of `runs`; none if no deviation is known."""
+    ours = statistics.variance(scores) if len(scores) > 1 else None
+    if deviation is None or runs < 2:
+        return [] if ours is None else [Part(ours * (1 / len(scores) + 1 / runs), len(scores) - 1)]
+    if ours is None:
+        return [Part(deviation**2 * (1 + 1 / runs), runs - 1)]
+    return [Part(ours / len(scores), len(scores) - 1), Part(deviation**2 / runs, runs - 1)]
+
+
+LEARNED_NOTHING = (
+    "(one class for all test examples, or a score of 0), so gains over it or of it mean nothing. Try more epochs or "
+    "smaller batches"
+)
+
+
+def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -> list[tuple[str, bool]]:
+    """Warnings about the row's numbers, each with whether `--check` should fail: mixed code or vectors, unequal arms.
+
+    Args:
+        row: The row.
+        wanted: Settings in which its arms differ on purpose.
+        titles: Arm -> its name for people, where it is not that of its features.
+    """
+    # of texts that differ in numbers alone, as those of folds, the first
+    data: dict[str, str] = {}
+    for text in (text for group in row.groups for run in group.runs for text in run.data_warnings):
+        data.setdefault(re.sub(r"\d+", "", text), text)
+    warnings = [(f"{row.name or row.task_title}: data: {text}", False) for text in data.values()]
+    nothing = []  # the arms that learned nothing
+    for group in row.groups:
+        title = titles.get(group.features) or arm_title(group.features, group.records[0])
+        where = f"{row.title}, {title}"
+        commits = [(record.commit or "no commit")[:10] for record in group.runs]
+        vectors = [str(record.hashed.get("vectors"))[:10] for record in group.runs]
+        for what, sources in {"commits": commits, "trainings of the vectors": vectors}.items():
+            by_source: dict[str, list[RunRecord]] = defaultdict(list)
+            for record, source in zip(group.runs, sources, strict=True):
+                by_source[source].append(record)
+            if len(by_source) > 1:
+                mixed = ", ".join(f"{source} ({runs_in_words(own)})" for source, own in by_source.items())
+                warnings.append((f"{where}: one mean over several {what}: {mixed}", True))
+        dirty = [run for run in group.runs if run.environment and run.environment.dirty]
+        warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
+        if idle := [run for run in group.runs if run.learned_nothing]:
+            nothing.append(f"{title} ({runs_in_words(idle)})")
+        if dirty:
+            warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))
+        for record in group.runs:
+            others = {key for own in record.earlier for key in differences(vars(own), vars(record.environment))}
+            if others:
+                which = f"{runs_in_words([record])} was continued in another environment"
+                warnings.append((f"{where}: {which} ({', '.join(sorted(others))})", False))
+    if nothing:
+        warnings.append((f"{row.title}: {', '.join(nothing)} learned nothing {LEARNED_NOTHING}", False))
+    base, second = row.compared
+    for arm in dict.fromkeys([second, *(group.features for group in row.groups)]):
+        matched = row.comparing(base, arm).matched if arm != base else None
+        if matched is None:
+            continue
+        first, other = matched
+        names = " and ".join(titles.get(own) or arm_title(own) for own in (base, arm))
+        where = f"{row.title}: {names}"
+        if unlike := unlike_vectors(first, other):
+            warnings.append((f"{where}: no gain, because {unlike}", True))
+        elif arm == second and first.recipe == other.recipe:
+            keys = _arm_differences(first.records[0], other.records[0], wanted)
+            warnings += [(f"{where}: arms differ in {', '.join(keys)}", True)] * bool(keys)
+        elif arm == second and first.label == other.label:
+            text = f"{where}: no gain, because their recipes differ: {first.recipe} and {other.recipe}"
+            warnings.append((text, True))
+    return warnings
+
+
+def runs_in_words(records: Collection[RunRecord]) -> str:
+    """The seeds and folds in words: seed 1; seeds 1, 3; seeds 2 to 5, folds 0 to 9."""
+    folds = {record.identity.fold for record in records if record.identity.fold is not None}
+    seeds = _listed("seed", {record.identity.seed for record in records})
+    return f"{seeds}, {_listed('fold', folds)}" if folds else seeds
+
+
+def _listed(name: str, numbers: Collection[int]) -> str:
+    first, last = min(numbers), max(numbers)
+    if len(numbers) > 2 and last - first + 1 == len(numbers):
+        return f"{name}s {first} to {last}"
+    return f"{name}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
+
+
+def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str]) -> list[str]:
+    """The settings and data in which two arms differ beside their features.
+
+    A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
+    """
+    sides = ({**settings_of(own), "data": own.data_hashes, "metric": own.metric} for own in (first, second))
+    return [
+        key
+        for key, values in differences(*sides).items()
+        if "absent" not in values and not key.startswith("features.") and key not in wanted
+    ]

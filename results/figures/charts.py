@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from results.analysis.interval import Interval, corrected_signs, seed_intervals
-from results.analysis.names import metric_title
+from results.analysis.names import metric_title, relative_error_cut
 from results.analysis.panels import (
     OF_WHOLE,
     Efficiency,
@@ -19,7 +19,6 @@ from results.analysis.panels import (
     layer_name,
     mixes,
 )
-from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import WARNED, Group, Row, Table, as_stem
 from results.breakdown import FEWEST, Kind
 from results.figures.drawing import (

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.interval import Interval
-from results.analysis.names import default_pair, load_names
+from results.analysis.names import default_pair, load_names, relative_error_cut
 from results.analysis.panels import arms_title
-from results.analysis.paper_scores import relative_error_cut
 from results.analysis.rows import MINI, Row, arm_titles
 from results.figures.drawing import (
     WIDTH,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from results.analysis.names import arm_title, default_pair, load_names
+from results.analysis.names import arm_title, default_pair, load_names, load_paper
 from results.analysis.panels import arms_note, speeds
-from results.analysis.paper_scores import load_paper
 from results.analysis.rows import MINI, Group, Row, Table, arm_titles
 from results.experiments import load_experiment, only_cells
 from results.figures.charts import arm_gains, gains_by_perplexity, layer_map, sample_efficiency

@@ -1,13 +1,20 @@
-"""Collects records from folders, without duplicates, and reports problems as findings."""
+"""Collects records from folders, without duplicates, and joins the runs of one seed on the folds of a dataset.
+
+Every example is tested in one fold, so the counts of all folds are summed into one score. A mean of the folds' scores
+would be another number, and folds are no seeds: they have different test sets.
+"""
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from results.records.identity import RECORD_NAME, differences, record_path
-from results.records.record import RecordUnreadable, RunRecord, read_record
+from results.records.example_scores import Example
+from results.records.identity import FOLD, RECORD_NAME, differences, fingerprint, record_path, without_seed
+from results.records.metric import mean_of
+from results.records.record import RecordUnreadable, RunRecord, read_record, settings_of
 
 PUBLISHED = Path(__file__).parents[1] / "published"
 
@@ -55,7 +62,7 @@ def collect(folders: Iterable[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
     found: list[FoundRecord] = []
     findings: list[Finding] = []
-    paths = (path for folder in folders for path in folder.rglob(RECORD_NAME))
+    paths = (path for folder in folders for path in folder.rglob(RECORD_NAME) if not path.is_dir())
     files = {os.path.realpath(path): path for path in paths}  # folders may overlap
     for path in sorted(files.values()):
         try:
@@ -83,3 +90,109 @@ def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> li
             text += "; only the second is counted"
             findings.append(Finding("note", text, wrong=True, row=item.record.identity.row))
     return list(kept.values())
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """A finished run and the scores of its test examples.
+
+    Attributes:
+        record: Its record. For joined runs, one with what they have in common and the test scores over all their
+            examples. It has no fold, and if folds are missing, those that are there are a setting, as typed:
+            `{"fold": "0,1,4"}`.
+        examples: None where they are missing or damaged.
+        single: The records of the folds that were joined; empty for an ordinary run.
+        runs_dir: The folder of runs that the record is in.
+    """
+
+    record: RunRecord
+    examples: Sequence[Example] | None
+    single: Sequence[RunRecord] = ()
+    runs_dir: Path = Path()
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some folds of the dataset are missing."""
+        return 0 < len(self.single) < (self.record.folds or 0)
+
+
+def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredRun]]:
+    """The runs with those on different folds joined, and those whose examples cannot be added to the other folds'.
+
+    If a fold is there with several contents, only runs of one folder are joined: nothing else says which of them are
+    of one version of the dataset.
+    """
+    kept, alone = list[ScoredRun](), list[ScoredRun]()
+    sets: dict[tuple[object, ...], list[ScoredRun]] = defaultdict(list)
+    for run in runs:
+        fold = run.record.identity.fold
+        if fold is None:
+            kept.append(run)
+        elif run.record.metric not in _scores(run.record, run.examples or ()):
+            alone.append(run)
+        else:
+            sets[run.record.identity.seed, run.record.folds, _all_but_fold(run.record)].append(run)
+    return [*kept, *(_joined(own) for runs in sets.values() for own in _sets(runs))], alone
+
+
+def all_folds(count: int) -> str:
+    """What to type for runs on all folds of a dataset."""
+    return f"{FOLD}={','.join(map(str, range(count)))}"
+
+
+def _sets(runs: Sequence[ScoredRun]) -> Iterable[list[ScoredRun]]:
+    """The runs, which are alike but for their folds, in sets with each fold once, in the order of the folds."""
+    several = len({run.record.identity.fold for run in runs}) < len(runs)
+    sets: dict[tuple[object, ...], list[ScoredRun]] = defaultdict(list)
+    seen = Counter[tuple[object, ...]]()
+    for run in sorted(runs, key=lambda run: run.record.identity.fold or 0):
+        fold = (run.runs_dir if several else None, run.record.identity.fold)
+        sets[fold[0], seen[fold]].append(run)  # a copy under another name may be in one folder, too
+        seen[fold] += 1
+    return sets.values()
+
+
+def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:
+    """One run of all these, which are in the order of their folds."""
+    single = [run.record for run in runs]
+    first, folds = single[0], [str(record.identity.fold) for record in single]
+    missing = {} if len(single) == first.folds else {FOLD: ",".join(folds)}
+    examples = _examples(runs)
+    data = {fold: record.fingerprinted.get("data") for fold, record in zip(folds, single, strict=True)}
+    record = replace(
+        first,
+        identity=replace(first.identity, fold=None, variant={**first.identity.variant, **missing}),
+        fingerprinted={**first.fingerprinted, "data": data},
+        config={key: value for key, value in first.config.items() if key != FOLD},
+        scores={"test": _scores(first, examples)},
+        details={},
+        data={},
+        coverage=None,
+        mixes={},
+        epochs=[],
+        seconds=sum(record.seconds or 0.0 for record in single),
+    )
+    return ScoredRun(record, examples, single)
+
+
+def _examples(runs: Sequence[ScoredRun]) -> list[Example]:
+    """The examples of all runs, each with its fold if there are several: intervals leave out whole folds."""
+    numbers = [{FOLD: run.record.identity.fold or 0} if len(runs) > 1 else {} for run in runs]
+    return [{**example, **own} for run, own in zip(runs, numbers, strict=True) for example in run.examples or ()]
+
+
+def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:
+    """The test metrics of a run that these examples determine."""
+    declared = {name: record.metrics.get(name) or mean_of(name) for name in record.scores["test"]}
+    found = {name: metric.of_examples(examples) for name, metric in declared.items()}
+    return {name: score for name, score in found.items() if score is not None}
+
+
+def _all_but_fold(record: RunRecord) -> str:
+    """What must be equal in runs that are joined: all but the seed, the fold and the content of its files."""
+    parts = without_seed(record.hashed)
+    identity = parts["identity"]
+    assert isinstance(identity, Mapping)
+    named = {key: value for key, value in identity.items() if key != FOLD}
+    settings = settings_of(record)
+    return fingerprint({**parts, "identity": named, "data": None, "metric": record.metric, "resolved": settings})

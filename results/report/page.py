@@ -21,8 +21,7 @@ from results.analysis.names import (
     task_name,
     task_title,
 )
-from results.analysis.rows import Group, Row, Table, arm_titles
-from results.analysis.verdict import verdicts
+from results.analysis.rows import Group, Row, Table, arm_titles, verdicts
 from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
 from results.records.record import RunRecord

@@ -9,9 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from results.analysis.names import arm_title, default_pair, old_recipe, settings_title, sort_key, task_title
-from results.analysis.paper_scores import PaperScore, load_paper
-from results.analysis.row_warnings import row_warnings, runs_in_words
+from results.analysis.names import (
+    PaperScore,
+    arm_title,
+    default_pair,
+    load_paper,
+    old_recipe,
+    settings_title,
+    sort_key,
+    task_title,
+)
 from results.analysis.rows import (
     MINI,
     Group,
@@ -23,6 +30,8 @@ from results.analysis.rows import (
     comparable_parts,
     is_partial,
     lenders_of,
+    row_warnings,
+    runs_in_words,
 )
 from results.audit import REMEDY, unlike_metrics
 from results.experiments import (
@@ -35,9 +44,8 @@ from results.experiments import (
     runs_of_cells,
     values_of,
 )
-from results.records.collect import Collection, Finding, FoundRecord
+from results.records.collect import Collection, Finding, FoundRecord, ScoredRun, join_folds
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
-from results.records.folds import ScoredRun, join_folds
 from results.records.identity import (
     EXAMPLES_NAME,
     FOLD,
@@ -51,8 +59,7 @@ from results.records.identity import (
     shown,
 )
 from results.records.progress import hydra_value
-from results.records.record import RunRecord
-from results.records.settings import contents_of, settings_of
+from results.records.record import RunRecord, contents_of, settings_of
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 _OF_FEATURES = "features."

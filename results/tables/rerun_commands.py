@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from results.analysis.rows import Group
-from results.records.folds import all_folds
+from results.records.collect import all_folds
 from results.records.identity import FOLD
 from results.records.record import RunRecord
 

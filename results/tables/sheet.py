@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.interval import FEW_SEEDS, Interval, corrected_signs
-from results.analysis.names import arm_title, controls_legend, default_pair, task_title
+from results.analysis.names import arm_title, controls_legend, default_pair, distance, load_paper, task_title
 from results.analysis.panels import arms_note
-from results.analysis.paper_scores import distance, load_paper
-from results.analysis.rows import LIMITED, OLD, WARNED, Group, Row, Table, arm_titles
-from results.analysis.verdict import verdict
+from results.analysis.rows import LIMITED, OLD, WARNED, Group, Row, Table, arm_titles, verdict
 from results.experiments import ArmCost, Experiment, load_experiment
 from results.records.printing import printable
 

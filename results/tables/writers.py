@@ -9,8 +9,7 @@ from dataclasses import asdict
 from html import escape
 
 from results.analysis.interval import Interval
-from results.analysis.rows import Row, Table
-from results.analysis.verdict import verdict
+from results.analysis.rows import Row, Table, verdict
 from results.records.printing import without_markup
 from results.tables.sheet import EMPTY, Sections, Sheet
 

@@ -39,7 +39,7 @@ from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
 from elmo.store.shelf import LIMIT_GB, PRECISIONS, StoreUnusable, open_shelf
 from elmo.tokeniser import sentences_of_tokens
 from elmo.word_vectors import FileVectors, open_vectors
-from results.records.paths import without_folder
+from results.records.identity import without_folder
 from tasks.batch import PLACES, FeatureBatch, Sentence
 from tasks.features.words import (
     CharacterCnn,

@@ -22,8 +22,18 @@ from elmo.common import checks
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
-from results.records.identity import CHECKPOINT_NAME, Identity, differences, fingerprint, record_path, settings_hash
-from results.records.paths import BY_NAME_OR_PATH, SOURCE, last_of_path, without_folder
+from results.records.identity import (
+    BY_NAME_OR_PATH,
+    CHECKPOINT_NAME,
+    SOURCE,
+    Identity,
+    differences,
+    fingerprint,
+    last_of_path,
+    record_path,
+    settings_hash,
+    without_folder,
+)
 from results.records.progress import LOCK_NAME
 from results.records.record import decide, hashed
 from tasks.data.datasets import DataConfig, DataSource

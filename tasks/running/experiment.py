@@ -19,8 +19,14 @@ from elmo.common.files import plain_json
 from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
 from results.records.environment import Environment, describe_environment
-from results.records.example_scores import write_confidences, write_examples, write_predictions
-from results.records.group_files import GroupsUnreadable, add_groups, reads_otherwise
+from results.records.example_scores import (
+    GroupsUnreadable,
+    add_groups,
+    reads_otherwise,
+    write_confidences,
+    write_examples,
+    write_predictions,
+)
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, differences
 from results.records.metric import Grouping
 from results.records.progress import HeldLock, Owner, run_lock
@@ -31,10 +37,10 @@ from results.records.record import (
     RunRecord,
     in_last_tenth,
     read_record,
+    settings_of,
     timestamp,
     write_record,
 )
-from results.records.settings import settings_of
 from tasks.batch import Split
 from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes

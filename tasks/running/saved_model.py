@@ -8,8 +8,7 @@ from pathlib import Path
 from elmo.common.errors import InputError
 from elmo.common.files import sha256_of
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
-from results.records.identity import RECORD_NAME
-from results.records.paths import BY_NAME_OR_PATH, is_name
+from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
 from results.records.record import RecordUnreadable, read_record
 from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.running.config import Run, known_sources, recorded_config, task_named

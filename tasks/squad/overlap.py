@@ -11,7 +11,7 @@ from statistics import fmean
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
-from results.records.group_files import add_groups
+from results.records.example_scores import add_groups
 from results.records.metric import Grouping
 from tasks.data.datasets import hash_of_files
 from tasks.squad.task import SquadReader, read_squad

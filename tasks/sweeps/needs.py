@@ -18,7 +18,7 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import size_in_words
 from elmo.download.folder import DownloadNeeded, without_downloads
 from results.experiments import equal_runs
-from results.records.paths import is_name
+from results.records.identity import is_name
 from tasks.data.datasets import DataSource
 from tasks.features.token_features import FrozenConfig, TransformerConfig
 from tasks.running.config import Run

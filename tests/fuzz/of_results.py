@@ -8,12 +8,14 @@ from elmo.common.files import write_json
 from results.experiments import load_experiment
 from results.records.example_scores import (
     ExamplesUnreadable,
+    GroupsUnreadable,
+    add_groups,
     read_examples,
+    read_groups,
     read_predictions,
     write_examples,
     write_predictions,
 )
-from results.records.group_files import GroupsUnreadable, add_groups, read_groups
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
 from results.records.progress import HeldLock, Manifest, Owner, is_locked, read_lock, read_manifests, run_lock

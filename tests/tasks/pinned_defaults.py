@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from elmo.common.errors import InputError
-from results.records.identity import flattened
-from results.records.paths import BY_NAME_OR_PATH
+from results.records.identity import BY_NAME_OR_PATH, flattened
 from tasks.features.token_features import features_recipes
 from tasks.running.config import FOR_PEOPLE, Run, typed_config
 from tasks.running.schema import group_options

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.example_scores import write_examples
-from results.records.group_files import groups_path, read_groups
+from results.records.example_scores import groups_path, read_groups, write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping
 from tasks.batch import SPLITS

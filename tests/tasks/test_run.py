@@ -15,8 +15,7 @@ import torch
 from elmo import random_bilm, save_bilm
 from elmo.common.device import PROCESS, peak_mb
 from elmo.common.files import read_json
-from results.records.example_scores import read_predictions
-from results.records.group_files import groups_path, read_groups
+from results.records.example_scores import groups_path, read_groups, read_predictions
 from results.records.identity import PREDICTIONS_NAME, Identity, record_path
 from results.records.progress import read_manifests
 from results.records.record import read_record

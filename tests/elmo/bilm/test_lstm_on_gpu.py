@@ -62,7 +62,6 @@ INTERPRETED = """
 import torch
 from elmo.bilm import lstm as lstm_pair
 from elmo.kernels import pointwise_in_triton as in_triton
-from tests.elmo.bilm.test_lstm_on_gpu import CLIPS, compare
 
 in_triton.CELLS_AT_ONCE = 8  # two programs for a sentence
 lstm_pair.pointwise = lambda device: in_triton

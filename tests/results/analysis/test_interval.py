@@ -8,8 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from results.analysis.interval import ArmScores, Interval, corrected_signs, measured, paired_intervals, seed_intervals
-from results.analysis.student import quantile
+from results.analysis.interval import (
+    ArmScores,
+    Interval,
+    corrected_signs,
+    measured,
+    paired_intervals,
+    quantile,
+    seed_intervals,
+)
 
 
 def percent(sums):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from results.analysis.student import quantile
+from results.analysis.interval import quantile
 from results.experiments import load_experiment
 from results.records.collect import collect
 from results.tables.fill import Selection, fill, fill_all

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.rows import Group, Row
-from results.analysis.units import unit_numbers
+from results.analysis.rows import Group, Row, unit_numbers
 from results.records.record import read_record
 from tests.results.making import make_record
 

@@ -85,9 +85,7 @@ class TestErrors:
     def test_other_test_files(self, pair, tmp_path, capsys):
         other = entities_run(tmp_path / "other", FIRST, test="ef" * 32, features="elmo")
         err = self.refused(capsys, pair[0], other)
-        assert (
-            "expected two runs of one task on the same test examples, found mini ner glove" in err
-        )
+        assert "expected two runs of one task on the same test examples, found mini ner glove" in err
 
     def test_another_limit(self, pair, tmp_path, capsys):
         other = entities_run(tmp_path, FIRST[:3], features="elmo", limit=3)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results.analysis.paper_scores import PaperScore
+from results.analysis.names import PaperScore
 from results.analysis.rows import Group, Row
 from results.figures.drawing import PALETTE, ChartLine, Dot, Label, picture, published_files, text_width, with_title
 from results.figures.errors_removed import errors_removed

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 
-from results.analysis.names import metric_title
-from results.analysis.paper_scores import load_paper, relative_error_cut
-from results.analysis.rows import Group, Row
-from results.analysis.verdict import verdict
+from results.analysis.names import load_paper, metric_title, relative_error_cut
+from results.analysis.rows import Group, Row, verdict
 from results.breakdown import kinds_of
 from results.experiments import experiment_names, load_experiment
 from results.records.collect import collect

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from results.analysis.paper_scores import load_paper
+from results.analysis.names import load_paper
 from results.publishing.tables_page import OTHERS, Others, anchors_sheet, costs_sheet
 from results.records.typed_json import read_toml
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.names import load_names, task_title
-from results.analysis.paper_scores import load_paper
+from results.analysis.names import load_names, load_paper, task_title
 from results.analysis.rows import MINI
 from tests.results.making import make_record, save
 from tests.results.publishing.finished_runs import save_run

@@ -2,7 +2,7 @@
 
 from results.records.collect import PUBLISHED, collect
 from results.records.identity import flattened
-from results.records.settings import first_defaults, settings_of
+from results.records.record import first_defaults, settings_of
 from tests.results.making import make_record, with_config
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from results.analysis.paper_scores import load_paper
+from results.analysis.names import load_paper
 from results.experiments import load_experiment
 from tasks.data.datasets import DataSource, HubConfig, _drawn
 from tasks.running.config import typed_config

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from results.records.group_files import groups_path, read_groups
+from results.records.example_scores import groups_path, read_groups
 from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.squad.overlap import main
