@@ -173,7 +173,7 @@ class TestVectors:
 def test_why_there_is_no_interval_is_said(tmp_path, capsys):
     """All examples are wrong in one arm and right in the other."""
     for features, right in (("glove", 0), ("elmo", 100)):
-        save(tmp_path, make_record(float(right), metric="accuracy", features=features), first_right(right))
-    out = run_table(capsys, "--runs", tmp_path)[1]
+        save(tmp_path / "equal", make_record(float(right), metric="accuracy", features=features), first_right(right))
+    out = run_table(capsys, "--runs", tmp_path / "equal")[1]
     assert "no interval (NER, CoNLL-2003): examples.json.gz is missing, " in out
     assert "or all scores are equal" in out
