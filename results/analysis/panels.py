@@ -128,16 +128,6 @@ def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
     return {str(name): scores for name, scores in items if isinstance(scores, Mapping)}
 
 
-def confusion(group: Group) -> tuple[list[str], list[list[float]]] | None:
-    """(classes, counts by gold and predicted class, summed over seeds); None where the records have none."""
-    found = [own for record in group.records if (own := record.confusion)]
-    if len(found) < len(group.records) or any(names != found[0][0] for names, _ in found):
-        return None
-    # (seeds, gold, predicted) -> (gold, predicted)
-    by_gold = zip(*(counts for _, counts in found), strict=True)
-    return found[0][0], [[float(sum(cells)) for cells in zip(*rows, strict=True)] for rows in by_gold]
-
-
 def training_examples(record: RunRecord) -> float | None:
     """How many examples the run was trained on, if its record says so."""
     counts = record.data.get("train")

@@ -14,7 +14,6 @@ from results.analysis.panels import (
     class_metric,
     class_runs,
     class_scores,
-    confusion,
     curve,
     layer_name,
     mixes,
@@ -295,50 +294,6 @@ def _gains_figure(
         y += 6
     marks = [*vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
     return Figure(name, title, caption, y + BELOW, marks, numbers=". ".join(numbers) + ".")
-
-
-def confusions(panel: Row, arms: Arms) -> Figure | None:
-    """What the second arm changes in the confusion matrix, in points; None if the compared arms have no counts."""
-    pair = panel.pair
-    counted = [counts for group in pair or () if (counts := confusion(group))]
-    if pair is None or len(counted) < 2 or counted[0][0] != counted[1][0]:
-        return None
-    classes, (before, after) = counted[0][0], (_shares(counts) for _, counts in counted)
-    left, top = min(8 + max(text_width(name, 11) for name in classes), 120.0), 46.0
-    width = (RIGHT - left) / len(classes)
-    height = min(width, 40.0)
-    marks: list[Mark] = [
-        Label((left + RIGHT) / 2, 12, "predicted", "muted", 11, "middle"),
-        Label(LEFT, 12, "gold"),
-    ]
-    numbers = []
-    for i, gold in enumerate(classes):
-        words = gold.split(" ", 1) if text_width(gold, 10) > width else [gold]
-        for line, word in enumerate(reversed(words)):
-            x = left + (i + 0.5) * width
-            marks.append(Label(x, top - 8 - 12 * line, fitted(word, width, 10), "muted", 10, "middle"))
-        y = top + i * height
-        marks.append(Label(left - 6, y + height / 2 + 4, fitted(gold, left - 8, 11), "muted", 11, "end"))
-        for j, predicted in enumerate(classes):
-            x, change = left + j * width, 100 * (after[i][j] - before[i][j])
-            numbers.append(f"{gold} as {predicted} {change:+.1f}")
-            title = f"{gold} taken for {predicted}: {before[i][j]:.1%} to {after[i][j]:.1%}"
-            colour, strength = "blue" if (change > 0) == (i == j) else "orange", min(abs(change) / 20, 1.0)
-            marks.append(Box(x + 1, y + 1, width - 2, height - 2, colour, opacity=tint(strength), title=title))
-            shown = "0" if abs(change) < 0.5 else with_minus(f"{change:+.0f}")
-            marks.append(Label(x + width / 2, y + height / 2 + 4, shown, "ink", 12, "middle", i == j, halo=0))
-    first, second = (arms[group.features] for group in pair)
-    caption = (
-        f"Predicted classes as a share of each gold class, over all seeds: {second.title} minus {first.title}, in "
-        "points. Blue is better: more on the diagonal, less elsewhere."
-    )
-    name, text = f"confusion-{panel.stem}", "; ".join(numbers) + "."
-    return Figure(name, panel.title, caption, top + height * len(classes) + 8, marks, numbers=text)
-
-
-def _shares(counts: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The counts of each line as shares of their sum."""
-    return [[count / sum(line) if sum(line) else 0.0 for count in line] for line in counts]
 
 
 def layer_map(

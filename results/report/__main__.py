@@ -13,9 +13,7 @@ from results.analysis.rows import Table
 from results.experiments import load_experiment, only_cells
 from results.figures.charts import arm_gains, gains_by_perplexity
 from results.figures.drawing import Figure, standalone_svg
-from results.records.collect import PUBLISHED
 from results.records.printing import write
-from results.report.explorer import FILE, explorer, read_senses
 from results.report.page import PageInfo, page
 from results.report.parts import (
     TaskBlock,
@@ -34,7 +32,7 @@ DEFAULT_OUT = Path("results", "report.html")
 
 _DESCRIPTION = """\
 Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its learning
-curves, classes, confusions, layer weights, training set sizes and kinds of examples where records have them, the
+curves, classes, layer weights, training set sizes and kinds of examples where records have them, the
 paper's tables, failures, and all runs. Open the file in a browser; it needs no network and no server."""
 
 _EPILOG = """\
@@ -66,10 +64,8 @@ def _write_report(options: argparse.Namespace) -> int:
     figures = main_figures(summary)
     layers = layers_of_tasks(chosen.collection, options.data)
     blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
-    senses = options.senses or (PUBLISHED / FILE if options.published and (PUBLISHED / FILE).exists() else None)
     parts = {
         "The paper's tables and figures": paper_part(others, layers),
-        "Table 4: senses of a word": explorer(read_senses(senses)) if senses else "",
     }
     selection = chosen.selection
     shown = [
@@ -92,12 +88,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("results.report", _DESCRIPTION, _EPILOG)
     add_choices(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
-    parser.add_argument(
-        "--senses",
-        metavar="FILE",
-        type=Path,
-        help="uses of words to show, from python -m tasks.probes.table4 --write DIR (default: ours, with --published)",
-    )
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument(
         "--figures",

@@ -20,7 +20,6 @@ from results.tables.writers import html_table
 CHARTS: Mapping[str, str] = {  # kind -> its heading
     "curves": "Learning curves",
     "classes": "Classes",
-    "confusion": "Confusions",
     "layers": "Layers",
     "efficiency": "Fewer labels",
     "kinds": "Kinds of examples",
@@ -76,7 +75,6 @@ def _charts(panel: Row, arms: Arms) -> list[Chart]:
     figures = {
         "curves": charts.learning_curves(panel, arms),
         "classes": charts.class_differences(panel, arms),
-        "confusion": charts.confusions(panel, arms),
         "layers": charts.layer_map(layers, f"layers-{panel.stem}", panel.title),
     }
     return [(kind, figure) for kind, figure in figures.items() if figure]

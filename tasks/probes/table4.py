@@ -1,7 +1,7 @@
 """The paper's Table 4: nearest uses of a word in context next to GloVe's nearest words; python -m tasks.probes.table4.
 
-`--write` keeps what it finds in the shipped sentences, for results/tables.md and for the report's explorer: these
-sentences were written for the suite. Sentences of SemCor are printed only; what is kept of them is a count.
+`--write` keeps what it finds in the shipped sentences, which were written for the suite, for results/tables.md.
+Sentences of SemCor are printed only; what is kept of them is a count.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 
-import numpy as np
-
 import elmo
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.common.files import write_json
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
 from tasks.batch import SPLITS
@@ -36,7 +33,7 @@ SHIPPED_SENSES = {
     "spring": {"season": 36, "water": 40, "coil": 44},
 }
 MINI_TASKS = ("ner", "sst5", "snli", "srl", "coref")  # SQuAD's passages are no sentences
-TABLE, EXPLORER = "table4.md", "senses.json"
+TABLE = "table4.md"
 STATIC_NEIGHBOURS, NEIGHBOURS, SENSES_SHOWN = 8, 2, 3
 
 _DESCRIPTION = """\
@@ -174,30 +171,6 @@ def summary(of: WordUses) -> str:
     return text + (f"; {len(senses) - known} more uses have no sense" if known < len(senses) else "")
 
 
-def explorer(of: WordUses, static: Sequence[str]) -> dict[str, object]:
-    """The uses of a word as the report shows them."""
-    left, lengths, _ = np.linalg.svd(of.vectors - of.vectors.mean(axis=0), full_matrices=False)
-    points = left[:, :2] * lengths[:2]  # the first two principal components, (uses, 2)
-    points = points / max(float(np.abs(points).max()), 1e-12)
-    return {
-        "word": of.word,
-        "senses": list(dict.fromkeys(filter(None, of.senses))),
-        "static": list(static),
-        "summary": summary(of),
-        "uses": [
-            {
-                "text": use.context("*", "*"),
-                "x": round(float(x), 3),
-                "y": round(float(y), 3),
-                "sense": sense or of.nearest_label(i, of.senses),
-                "known": bool(sense),
-                "nearest": of.neighbours[i][0],
-            }
-            for i, (use, sense, (x, y)) in enumerate(zip(of.uses, of.senses, points, strict=True))
-        ],
-    }
-
-
 def _show(options: argparse.Namespace) -> None:
     bilm = load_bilm(options.weights).to(choose_device(options.device))
     static = glove_words(options.word)
@@ -210,8 +183,6 @@ def _show(options: argparse.Namespace) -> None:
         counts = ". ".join(f"In {of.source} {summary(of)}" for of in sources)
         text = f"{table(shipped, static)}\nBy the top layer of `{options.weights}`. {counts}.\n"
         (options.write / TABLE).write_text(text, encoding="utf-8")
-        words = [explorer(shipped_uses(word, bilm), glove_words(word)) for word in SHIPPED_SENSES]
-        write_json(options.write / EXPLORER, {"weights": options.weights, "words": words})
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -219,7 +190,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = command_parser("tasks.probes.table4", _DESCRIPTION, _EPILOG)
     parser.add_argument("word", metavar="WORD", nargs="?", default="play", help="default: play, as in the paper")
     parser.add_argument("--semcor", metavar="FILE", type=Path, help="SemCor as JSON lines, as task=wsd_probe reads it")
-    parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE} and {EXPLORER}; no text of SemCor")
+    parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE}; no text of SemCor")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     return exit_status("tasks.probes.table4", partial(_show, parser.parse_args(given)))

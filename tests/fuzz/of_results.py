@@ -20,7 +20,6 @@ from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.metric import Grouping
 from results.records.progress import HeldLock, Manifest, Owner, is_locked, read_lock, read_manifests, run_lock
 from results.records.record import RecordUnreadable, read_record, write_record
-from results.report.explorer import read_senses
 from tests.fuzz.reading import Reader
 from tests.results.making import first_right, make_record
 
@@ -52,13 +51,6 @@ folds = 10
 seeds = [1]
 split = "dev"
 """
-SENSES = """\
-{"weights": "small", "words": [{"word": "bank", "senses": ["slope", "money"], "static": ["river"], "summary": "2 of 2",
- "uses": [{"text": "the *bank* of", "x": 0.5, "y": -1, "sense": "slope", "known": true, "nearest": 1},
- {"text": "a *bank* in", "x": 1, "y": 0.25, "sense": "money", "known": false, "nearest": 0}]}]}
-"""
-
-
 OWNER = Owner("another", 17, "2026-01-01T00:00:00+00:00")
 
 
@@ -135,5 +127,4 @@ READERS = [
         _made("mine.toml", lambda path: path.write_text(EXPERIMENT)),
         lambda path: load_experiment(str(path)),
     ),
-    Reader("senses", _made("senses.json", lambda path: path.write_text(SENSES)), read_senses, (ValueError,)),
 ]

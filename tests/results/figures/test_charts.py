@@ -12,7 +12,6 @@ from results.analysis.panels import class_metric, class_scores, curve, efficienc
 from results.analysis.rows import Group, Row
 from results.figures.charts import (
     class_differences,
-    confusions,
     layer_map,
     learning_curves,
     sample_efficiency,
@@ -183,7 +182,6 @@ def test_class_scores_are_means_over_seeds():
 def test_details_of_any_other_shape_are_no_figure(details):
     panel = row(*(group(name, 70.0, details=details) for name in ("glove", "elmo")))
     assert class_differences(panel, ARMS) is None
-    assert confusions(panel, ARMS) is None
 
 
 def shares(features, counted=True):
@@ -324,27 +322,6 @@ def test_a_long_class_name_keeps_its_number_and_losses_have_minus_signs():
     assert [text for text in texts if text.endswith("… · 1,234")]
     assert "\N{MINUS SIGN}20" in texts
     assert not [text for text in texts if text.startswith("-")]
-
-
-def test_the_confusion_difference_is_in_points_of_the_gold_class():
-    """Of gold a, 50 % and then 75 % are right; of gold b 100 % and then 90 %."""
-    counts = {"glove": [[2, 2], [0, 10]], "elmo": [[3, 1], [1, 9]]}
-    arms = [
-        group(name, 70.0, details={"confusion": {"labels": ["a", "b"], "gold_by_predicted": own}})
-        for name, own in counts.items()
-    ]
-    figure = confusions((row(*arms)), ARMS)
-    assert [label.text for label in marks(figure, Label) if label.text[1:].isdigit()] == [
-        "+25",
-        "\N{MINUS SIGN}25",
-        "+10",
-        "\N{MINUS SIGN}10",
-    ]
-    assert [box.colour for box in marks(figure, Box)] == ["blue", "blue", "orange", "orange"]
-    assert "a taken for b: 50.0% to 25.0%" in marks(figure, Box)[1].title
-    assert "b as a +10.0" in figure.numbers
-    others = group("elmo", 70.0, details={"confusion": {"labels": ["a", "c"], "gold_by_predicted": [[1, 0], [0, 1]]}})
-    assert confusions((row(arms[0], others)), ARMS) is None, "other classes"
 
 
 def test_a_legend_has_as_many_lines_as_it_needs():

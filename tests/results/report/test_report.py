@@ -52,7 +52,7 @@ def test_everything_is_on_the_page(capsys, runs):
     assert re.findall(r"<h2>(.*?)</h2>", text) == [*("Scores", "SST-5", "Failures (1)", "Runs")]
     assert set(re.findall(r'href="#(.*?)"', text)) == set(re.findall(r'<article id="(.*?)"', text)) == {"task-0"}
     block = text.partition('<article id="task-0"')[2].partition("</article>")[0]
-    charts = ["Learning curves", "Classes", "Confusions", "Layers", "Fewer labels"]
+    charts = ["Learning curves", "Classes", "Layers", "Fewer labels"]
     assert re.findall("<h4>(.*?)</h4>", block) == charts
     words = " ".join(Outline(text).text)
     for word in (
@@ -68,7 +68,7 @@ def test_everything_is_on_the_page(capsys, runs):
         assert word in words, word
     for path in runs.rglob("record.json"):
         assert str(path) in words
-    assert text.count("<svg") > 8
+    assert text.count("<svg") > 6
 
 
 def test_the_runs_of_one_experiment(runs, tmp_path, capsys):
@@ -197,7 +197,7 @@ def test_figures_are_files_without_titles(capsys, runs):
     assert run_report(runs, "--figures", folder)[0] == 0
     stems = {path.stem for path in folder.iterdir()}
     assert {"errors-removed-mini", "errors-removed-mini-phone"} <= stems
-    assert {f"{kind}-mini-sst5" for kind in ("curves", "layers", "efficiency", "classes", "confusion")} <= stems
+    assert {f"{kind}-mini-sst5" for kind in ("curves", "layers", "efficiency", "classes")} <= stems
     assert f"{len(stems)} figures as SVG" in capsys.readouterr().out
     for name, title in (("errors-removed-mini", "ELMo removes"), ("curves-mini-sst5", "mini SST-5")):
         shown = re.findall(r"<text.*?>(.*?)</text>", (folder / f"{name}.svg").read_text(encoding="utf-8"))

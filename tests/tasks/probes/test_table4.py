@@ -9,10 +9,8 @@ import pytest
 from elmo import SIZES, random_bilm, save_bilm
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import Use
-from results.records.collect import PUBLISHED
-from results.report.explorer import read_senses
 from tasks.probes import table4
-from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, by_chance, explorer, main, semcor_uses, table
+from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, by_chance, main, semcor_uses, table
 
 SEMCOR = [
     ("Quibbles", "play", "ends", "play%1:04:00::"),
@@ -64,13 +62,6 @@ def test_parts_of_speech_are_counted_next_to_senses():
     assert "part of speech" not in table4.summary(FOUND)  # "a" and "b" do not say it
 
 
-def test_two_dimensions_keep_the_distances_of_vectors_that_have_two():
-    points = np.array([[use["x"], use["y"]] for use in explorer(FOUND, [])["uses"]])
-    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
-    expected = np.linalg.norm(FOUND.vectors[:, None] - FOUND.vectors[None], axis=2)
-    np.testing.assert_allclose(distances / distances.max(), expected / expected.max(), atol=2e-3)
-
-
 def test_the_table_asks_for_the_first_use_of_each_frequent_sense():
     assert table(FOUND, ["game", "player"]).splitlines() == [
         "| | use | nearest |",
@@ -81,15 +72,6 @@ def test_the_table_asks_for_the_first_use_of_each_frequent_sense():
         "| biLM | w1 **play** on (a) | w2 **play** on (a) |",
         "| biLM |  | w6 **play** on |",
     ]
-
-
-def test_the_explorer_colours_uses_without_a_sense_by_their_nearest(tmp_path):
-    path = tmp_path / "senses.json"
-    path.write_text(json.dumps({"weights": "tiny", "words": [explorer(FOUND, ["game"])]}))
-    (word,) = read_senses(path).words
-    assert [(use.sense, use.known) for use in word.uses] == [*[(s, True) for s in "aabbb"], ("a", False)]
-    assert [use.nearest for use in word.uses] == [near[0] for near in FOUND.neighbours]
-    assert max(max(abs(use.x), abs(use.y)) for use in word.uses) == pytest.approx(1, abs=1e-3)
 
 
 def test_the_shipped_sentences_have_the_senses_that_are_said():
@@ -123,10 +105,6 @@ def test_sentences_of_semcor_are_printed_and_not_kept(semcor, tmp_path, capsys, 
     assert "Quorums **play** ends ." in capsys.readouterr().out
     kept = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir())
     assert [first for first, *_ in SEMCOR if first in kept] == []
-    assert "Children *play* outside ." in kept
-    words = read_senses(tmp_path / "out" / "senses.json").words
-    assert [word.word for word in words] == list(SHIPPED_SENSES)
-    assert [sum(use.known for use in word.uses) for word in words] == [16, 14, 14]
     table = (tmp_path / "out" / "table4.md").read_text(encoding="utf-8")
     assert "| GloVe | play | game |" in table
     counted = "uses of 'play' with a sense have a nearest such use of the same sense"
@@ -139,12 +117,3 @@ def test_a_word_that_occurs_once(semcor):
     semcor.write_text(semcor.read_text().splitlines()[0] + "\n")
     with pytest.raises(table4.InputError, match="expected two uses of 'play' or more, found 1"):
         semcor_uses("play", semcor, random_bilm(SIZES["tiny"], seed=1))
-
-
-@pytest.mark.slow
-def test_what_is_published_comes_from_shipped_sentences_alone():
-    shipped = [*(tuple(line.words) for line in read_lines(SENTENCES)), *table4.mini_sentences()]
-    known = {" ".join(words) for words in shipped}
-    for word in read_senses(PUBLISHED / "senses.json").words:
-        for use in word.uses:
-            assert any(use.text.replace("*", "") in sentence for sentence in known), use.text
