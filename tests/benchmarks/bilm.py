@@ -12,7 +12,7 @@ from torch import Tensor
 
 from elmo import SIZES, Bilm, random_bilm
 from elmo.bilm import fast
-from elmo.kernels.c_library import SWITCH
+from elmo.kernels.in_c import SWITCH
 from elmo.store.cached_layers import CachedLayers
 from tests.benchmarks import text
 from tests.benchmarks.bilm_gpu import cudnn_layers, unclipped_torch_lstm

@@ -18,4 +18,4 @@ def library_cache(monkeypatch, tmp_path, forget_library):
 @pytest.fixture
 def forget_library():
     """Makes this process look for its library again."""
-    return kernel_module("c_library")._load.cache_clear
+    return kernel_module("in_c")._load.cache_clear

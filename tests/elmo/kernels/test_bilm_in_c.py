@@ -17,10 +17,10 @@ from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
 from elmo.bilm.options import BilmOptions
 
 pytest.importorskip("elmo.kernels.in_c", reason="elmo/kernels is not there")
-from elmo.kernels import c_library
+from elmo.kernels import in_c
 from elmo.kernels.in_c import bilm as kernel
 
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, c_library.COMPILERS)), reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(not any(map(shutil.which, in_c.COMPILERS)), reason="needs a C compiler")
 WORDS = [
     "",
     "a",
@@ -168,20 +168,20 @@ class TestBuilding:
         assert kernel() is not None
         (library,) = libraries(library_cache)
         forget_library()
-        monkeypatch.setattr(c_library, "_compile", None)
+        monkeypatch.setattr(in_c, "_compile", None)
         assert kernel() is not None
         assert libraries(library_cache) == [library]
 
     @pytest.mark.parametrize("changed", ["bilm.c", "loops.c", "panels.h"])
     def test_of_other_sources_there_is_another_library(self, monkeypatch, tmp_path, changed):
-        compiler = next(filter(None, map(shutil.which, c_library.COMPILERS)))
-        before = c_library._cache_key(compiler)
-        shutil.copytree(c_library.SOURCES, tmp_path / "sources")
-        monkeypatch.setattr(c_library, "SOURCES", tmp_path / "sources")
-        assert c_library._cache_key(compiler) == before
+        compiler = next(filter(None, map(shutil.which, in_c.COMPILERS)))
+        before = in_c._cache_key(compiler)
+        shutil.copytree(in_c.SOURCES, tmp_path / "sources")
+        monkeypatch.setattr(in_c, "SOURCES", tmp_path / "sources")
+        assert in_c._cache_key(compiler) == before
         with (tmp_path / "sources" / changed).open("a") as file:
             file.write("/* changed */\n")
-        assert c_library._cache_key(compiler) != before
+        assert in_c._cache_key(compiler) != before
 
     @pytest.mark.processes
     def test_processes_at_once(self, library_cache):
@@ -242,9 +242,9 @@ class TestBuilding:
             "#include <stdio.h>\n__attribute__((constructor)) static void run(void)"
             f' {{ fclose(fopen("{tmp_path}/ran", "w")); }}\n'
         )
-        compiler = next(filter(None, map(shutil.which, c_library.COMPILERS)))
+        compiler = next(filter(None, map(shutil.which, in_c.COMPILERS)))
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "planted.so", source], check=True)
-        key = c_library._cache_key(compiler)
+        key = in_c._cache_key(compiler)
         folder = library_cache / f"kernel-{os.geteuid()}"
         folder.mkdir(parents=True, mode=0o700)
         planted = folder / f"elmo-{key}.so"
@@ -254,7 +254,7 @@ class TestBuilding:
     def test_the_planted_library_is_loaded_from_a_private_folder(self, library_cache, tmp_path):
         """Shows that the tests above can fail."""
         self.plant(library_cache, tmp_path)
-        c_library.library()
+        in_c.library()
         assert (tmp_path / "ran").exists()
 
     def assert_built_elsewhere(self, caplog, planted, tmp_path):

@@ -17,11 +17,11 @@ from tasks.modules.recurrence_in_torch import Packing
 from tests.elmo.kernels import extreme_gates
 
 pytest.importorskip("elmo.kernels.in_c", reason="elmo/kernels is not there")
-from elmo.kernels import c_library
+from elmo.kernels import in_c
 from elmo.kernels.in_c import CompiledLoops
 from elmo.kernels.in_c import loops as compiled_loops
 
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, c_library.COMPILERS)), reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(not any(map(shutil.which, in_c.COMPILERS)), reason="needs a C compiler")
 CPU = torch.device("cpu")
 LENGTHS = {
     "one token": [1],
@@ -70,7 +70,7 @@ def test_all_results_equal_those_of_torch(kind, hidden, lengths):
 
 @pytest.mark.parametrize("defines", [("-DLANES=4", "-DROWS=3"), ("-DLANES=8", "-DROWS=3"), ("-DLANES=16", "-DROWS=6")])
 def test_with_the_vectors_of_other_processors(defines, tmp_path):
-    loops = CompiledLoops(c_library.load_library(tmp_path, *defines))
+    loops = CompiledLoops(in_c.load_library(tmp_path, *defines))
     assert f"-DLANES={loops.lanes}" == defines[0]
     for kind in KINDS:
         for hidden in (3, 32, 70):

@@ -1,4 +1,4 @@
-"""Triton kernels of recurrences and of the CRF, compared with the loops in plain torch.
+"""Triton kernels of recurrences, compared with the loops in plain torch.
 
 On a GPU: python -m pytest -m gpu tests/elmo/kernels/test_triton.py. Where Triton is installed without one, its
 interpreter runs them, slowly: TRITON_INTERPRET=1 python -m pytest -m gpu tests/elmo/kernels/test_triton.py.
@@ -9,15 +9,13 @@ import os
 import pytest
 import torch
 
-import tasks.modules.crf_in_torch
 import tasks.modules.recurrence_in_torch
 from tasks.modules.recurrence import AlternatingHighwayLstm
 from tasks.modules.recurrence_in_torch import Packing
 from tests.elmo.kernels import extreme_gates
 
 pytest.importorskip("triton", reason="Triton comes with builds of torch for a GPU")
-pytest.importorskip("elmo.kernels.crf_in_triton", reason="elmo/kernels is not there")
-import elmo.kernels.crf_in_triton
+pytest.importorskip("elmo.kernels.recurrence_in_triton", reason="elmo/kernels is not there")
 import elmo.kernels.recurrence_in_triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -84,21 +82,3 @@ def test_values_and_gradients_of_a_highway_lstm_are_those_of_the_cpu_in_double_p
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_gates(kind):
     assert extreme_gates.largest_error(elmo.kernels.recurrence_in_triton, kind, DEVICE) < extreme_gates.LIMIT
-
-
-@pytest.mark.parametrize("n_tags", [3, 17, 40])
-@pytest.mark.parametrize("lengths", [[7, 1, 4, 10, 2], [1], [3, 3]], ids=str)
-def test_the_crf_equals_the_one_in_torch(n_tags, lengths):
-    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).to(DEVICE)
-    emissions, starts, between, ends, weight = (
-        draw(*shape)
-        for shape in ((len(lengths), max(lengths), n_tags), (n_tags,), (n_tags, n_tags), (n_tags,), (len(lengths),))
-    )
-    tags = torch.randint(n_tags, mask.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
-    found = []
-    for walks in (tasks.modules.crf_in_torch, elmo.kernels.crf_in_triton):
-        value, kept = walks.likelihood(emissions, between, starts, ends, tags, mask)
-        gradients = walks.gradients(weight.double(), kept, between, ends, tags, mask)
-        found.append([value, *gradients])
-    for theirs, ours in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs)

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from elmo.bilm.fast import kernel_module
-from tasks.modules import crf_in_torch, recurrence_in_torch
-from tasks.modules.crf import walks_for
+from tasks.modules import recurrence_in_torch
 from tasks.modules.layers import BiRnn
 from tasks.modules.recurrence import AlternatingHighwayLstm, kernels_for, loops_for
 
@@ -43,7 +42,6 @@ def test_on_a_gpu_without_the_folder_torch_is_used():
         device = torch.device("cuda")
 
     assert loops_for(OnGpu()) is recurrence_in_torch
-    assert walks_for(OnGpu()) is crf_in_torch
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler")
