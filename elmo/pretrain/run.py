@@ -17,8 +17,7 @@ from elmo.common.files import explain_full_disk, replacing
 from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
-from elmo.pretrain.corpus.build import build_store
-from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore
+from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore, build_store
 from elmo.pretrain.export import Output, card, export, find_output, hardware, load_model, load_output
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured

@@ -2,8 +2,7 @@
 
 A static baseline for ELMo: ELMo may seem good only because it is compared with vectors that are narrow or were trained
 on other text. These vectors have 300 dimensions and are trained on the same tokens as the biLM: the training part of
-its token store (`elmo.pretrain.corpus.build`), without the held-out text. The remaining difference is that the biLM
-uses a word's context.
+its token store, without the held-out text. The remaining difference is that the biLM uses a word's context.
 
 Skip-gram with negative sampling, by gensim: of word2vec's two models the better one for rare words (Mikolov et al.
 2013). A window of 5, five negatives, five passes, at least five occurrences and downsampling of frequent words at 1e-4
@@ -31,8 +30,7 @@ from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
-from elmo.pretrain.corpus.build import build_store
-from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
+from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore, build_store
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
 

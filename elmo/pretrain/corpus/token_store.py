@@ -10,25 +10,50 @@ training text, after three special ones. A word is in the vocabulary if its id i
     types.bytes.bin      types.offsets.bin   spelling of word i: UTF-8 bytes[offsets[i]:offsets[i+1]]
     types.counts.bin                         occurrences of word i in the training text
     vocab.txt                                the vocabulary, one word per line, in order of ids (as bilm-tf reads it)
+
+`build_store` writes one in two passes. The first tokenises blocks of text into shards, in several processes; each shard
+numbers its own words. The second drops repeated paragraphs, holds some out, numbers words by frequency and writes all
+sentences in a seeded random order (`merge`). Both work in `<folder>.partial`, which is renamed when the store is
+complete. A process that finds another one building waits for its store (`<folder>.lock`).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import multiprocessing
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from elmo.common.files import read_own_json, sha256_of
-from elmo.pretrain.corpus.text import BLOCK_BYTES
-from elmo.tokeniser import Tokenise
+from elmo.common.files import explain_full_disk, plain_json, read_own_json, sha256_of, write_json
+from elmo.common.processes import ahead, available_cores, end_with_parent, locked
+from elmo.common.progress import Meter, print_line
+from elmo.pretrain.corpus.text import (
+    BLOCK_BYTES,
+    CONTINUES,
+    NEW_DOCUMENT,
+    NEW_FILE,
+    WINDOW,
+    Block,
+    Excluded,
+    SourceFile,
+    find_sources,
+    read_blocks,
+)
+from elmo.tokeniser import TOKENISER_VERSION, Tokenise, Tokeniser, parts
 
 FORMAT: Final = "elmo token store"
 VERSION: Final = 1
@@ -36,7 +61,6 @@ SPECIALS: Final = ("</S>", "<S>", "<UNK>")
 END, START, UNKNOWN = range(3)
 HELDOUT_UNITS: Final = ("document", "paragraph")
 MOST_LISTED: Final = 20  # differences in a message
-_SIDES: Final = ("train", "heldout")
 _REMEDY: Final = "delete the folder and build the store again, with the same command of elmo.pretrain."
 
 DTYPES: Final = {
@@ -236,3 +260,451 @@ def _map(path: Path, sha256: str, dtype: str) -> NDArray[Any]:
         raise InputError(f"{path}: {state}, so the store is damaged; {_REMEDY}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+
+
+_tokeniser = functools.cache(Tokeniser)
+_excluded = functools.cache(Excluded)
+
+
+def build_store(settings: CorpusSettings, folder: str | Path, console: Console | None = None) -> TokenStore:
+    """Return the token store in `folder`, and build it first if it is missing.
+
+    Args:
+        settings: Of the store. A store made with other settings or sources is an error, never overwritten.
+        folder: Of the store; it exists only when the store is complete.
+        console: For progress: a bar on a terminal, else a line per tenth. None is standard error.
+    """
+    folder, console = Path(folder), console or Console(stderr=True)
+    sources = find_sources(settings.sources)
+    exclude = tuple(find_sources(settings.exclude)) if settings.exclude else ()
+    made_of = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tokeniser": TOKENISER_VERSION,
+        "settings": settings.identity(),
+        "sources": [source.description() for source in sources],
+        **({"exclude": [text.description() for text in exclude]} if exclude else {}),
+    }
+    if built := not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_name(folder.name + ".lock")
+        waiting = f"{folder}: waiting for another process that builds this token store"
+        with locked(lock, lambda: print_line(console, waiting)):
+            if built := not folder.exists():  # another process may have built it since
+                _build(settings, sources, exclude, made_of, folder, console)
+            lock.unlink(missing_ok=True)  # the store exists now, so no process needs the lock any more
+    if not built:
+        require(folder, "settings or sources", _flat(read_header(folder)), _flat(made_of))
+    store = TokenStore.open(folder)
+    finished = "{}." if built else "the token store is complete ({}); nothing to do."
+    print_line(console, f"{folder}: {finished.format(_summary(store))}")
+    return store
+
+
+def _build(
+    settings: CorpusSettings,
+    sources: Sequence[SourceFile],
+    exclude: tuple[SourceFile, ...],
+    made_of: Mapping[str, Any],
+    folder: Path,
+    console: Console,
+) -> None:
+    """Build a store that does not exist, where no other process builds it."""
+    work = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
+    unfinished = work / "store"
+    try:
+        with explain_full_disk(f"{work}: no room left on this disk. Make room and run again."):
+            unfinished.mkdir(parents=True)
+            with Meter(console, "tokenising", sum(source.size for source in sources)) as meter:
+                shards = make_shards(sources, exclude, work, settings, meter)
+            with Meter(console, "merging", 2 * len(shards)) as meter:
+                counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
+            header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
+            write_json(unfinished / "header.json", sealed(plain_json(header)))
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _flat(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a store is made of; files by position and name, since files of several folders may share a name."""
+    files = {
+        f"{kind} {i}, {file['name']}": f"sha256 {file['sha256'][:16]}, weight {file.get('weight', 1):g}"
+        for kind, key in (("source", "sources"), ("excluded text", "exclude"))
+        for i, file in enumerate(header.get(key, []))
+    }
+    return {**header["settings"], "tokeniser": header["tokeniser"], **files}
+
+
+def _summary(store: TokenStore) -> str:
+    counts = store.header["counts"]
+    repeated = f", {counts['duplicates']:,} repeated paragraphs left out" if counts["duplicates"] else ""
+    return (
+        f"{counts['train_tokens']:,} tokens in {counts['train_sentences']:,} sentences to train on, "
+        f"{counts['heldout_tokens']:,} held out, {counts['types']:,} different words, "
+        f"vocabulary {store.vocabulary_size:,}, "
+        f"unknown {counts['train_unknown']:.2%} and {counts['heldout_unknown']:.2%}{repeated}"
+    )
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The tokens of one block, by sentence and paragraph, as numbers of `words`."""
+
+    tokens: NDArray[np.uint32]
+    sentence_lengths: NDArray[np.uint32]  # tokens of each sentence
+    paragraph_lengths: NDArray[np.uint32]  # sentences of each paragraph
+    keys: NDArray[np.uint64]  # hash of each paragraph's bytes: equal for equal paragraphs
+    places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
+    sources: NDArray[np.uint32]  # of each paragraph: the number of its file
+    excluded: NDArray[np.bool_]  # whether each paragraph occurs in an excluded text
+    words: NDArray[np.uint8]  # joined by line ends; no word holds white space
+
+    @classmethod
+    def load(cls, path: Path) -> Shard:
+        """Return the shard in `path`."""
+        with np.load(path) as file:
+            return cls(**file)
+
+    @property
+    def spelled(self) -> list[bytes]:
+        """The spelling of each number."""
+        return self.words.tobytes().split(b"\n") if len(self.words) else []
+
+
+def make_shards(
+    sources: Sequence[SourceFile], exclude: tuple[SourceFile, ...], folder: Path, settings: CorpusSettings, meter: Meter
+) -> list[Path]:
+    """Return the shards of all text in reading order; a bounded number of blocks is in memory.
+
+    With one worker they are made in this process, which is easy to debug.
+    """
+    make = functools.partial(make_shard, settings=settings, exclude=exclude)
+    shards: list[Path] = []
+
+    def jobs() -> Iterator[tuple[Block, Path]]:
+        for block in read_blocks(sources, settings.block_bytes):
+            shards.append(folder / f"{len(shards):06d}.npz")
+            yield block, shards[-1]
+
+    blocks = 1 + 4 * sum(source.size for source in sources) // settings.block_bytes  # or fewer: files may be packed
+    workers = min(settings.workers or available_cores(), blocks)
+    if workers == 1:
+        for job in jobs():
+            meter.advance(*make(job))
+        return shards
+    context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
+    try:
+        with ProcessPoolExecutor(workers, context, end_with_parent) as pool:
+            for cost, tokens in ahead(pool, make, jobs(), 2 * workers):
+                meter.advance(cost, tokens)
+    except BrokenProcessPool as error:
+        raise InputError(
+            "A worker process was killed (out of memory?). Run the command again, with fewer workers if memory was "
+            "short."
+        ) from error
+    return shards
+
+
+def make_shard(job: tuple[Block, Path], settings: CorpusSettings, exclude: tuple[SourceFile, ...]) -> tuple[int, int]:
+    """Tokenise a block into a shard in a file; return the block's cost and its number of tokens."""
+    block, path = job
+    paragraph = _tokeniser(settings.tokenise).paragraph
+    excludes = _excluded(exclude) if exclude else None
+    flat: list[str] = []
+    sentence_lengths: list[int] = []
+    paragraphs: list[tuple[int, int, int, int, bool]] = []
+    place = CONTINUES
+    for line in block.lines:
+        place = max(place, line.place)  # a line without a word may begin the document
+        before = len(sentence_lengths)
+        for sentence in paragraph(line.text):
+            for part in parts(sentence, settings.max_tokens):
+                flat += part
+                sentence_lengths.append(len(part))
+        if (sentences := len(sentence_lengths) - before) > 0:
+            is_excluded = excludes is not None and line.text in excludes
+            paragraphs.append((sentences, line.key, place, line.source, is_excluded))
+            place = CONTINUES
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
+    tokens = np.fromiter(map(numbers.__getitem__, flat), np.uint32, len(flat))
+    sentences_of, keys, places, sources, excluded = zip(*paragraphs, strict=True) if paragraphs else ((),) * 5
+    shard = Shard(
+        tokens,
+        np.array(sentence_lengths, np.uint32),
+        np.array(sentences_of, np.uint32),
+        np.array(keys, np.uint64),
+        np.array(places, np.uint8),
+        np.array(sources, np.uint32),
+        np.array(excluded, np.bool_),
+        np.frombuffer("\n".join(numbers).encode(), np.uint8),
+    )
+    np.savez(path, **vars(shard))
+    return block.cost, len(tokens)
+
+
+LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that the ends of a stretch cut few of them
+FEWEST_DOCUMENTS: Final = 20  # with fewer, a fraction of them cannot be held out
+
+_DROPPED, _TRAIN, _HELDOUT, _EXCLUDED = range(4)
+_SIDES: Final = {"train": _TRAIN, "heldout": _HELDOUT}
+_SHUFFLE: Final = 1 << 63  # keeps the order of sentences independent of the choice of held-out paragraphs
+
+
+class SentenceOrder:
+    """The training or the held-out sentences in reading order, and where they are written.
+
+    Attributes:
+        sentences: their numbers in the whole text, rising; a repeated sentence occurs several times.
+        cases: AS_IS, UPPER or TITLE, for each.
+        starts: position of each in the written file.
+        offsets: of the written file.
+    """
+
+    def __init__(
+        self,
+        rank: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        sentences: NDArray[np.int64],
+        cases: NDArray[np.uint8],
+    ) -> None:
+        """Orders sentences by rising `rank`; equal ranks keep their order.
+
+        Args:
+            rank: of each of `sentences`.
+            lengths: in tokens, of all sentences of the text.
+            sentences: as in the attributes.
+            cases: as in the attributes.
+        """
+        order = np.argsort(rank, kind="stable")
+        self.sentences, self.cases = sentences, cases
+        self.offsets = offsets_of(lengths[sentences[order]])
+        self.starts = np.empty(len(sentences), np.int64)
+        self.starts[order] = self.offsets[:-1]
+
+    def read(self, shard: Shard, first: int) -> tuple[list[bytes], NDArray[np.uint32], NDArray[np.int64]]:
+        """Return this part's sentences in a shard, whose first sentence has the number `first` in the whole text.
+
+        They are the spelling of the numbers, the tokens as numbers, and the position of each token in the written file.
+        """
+        mine = slice(*np.searchsorted(self.sentences, [first, first + len(shard.sentence_lengths)]))
+        chosen = self.sentences[mine] - first
+        lengths = shard.sentence_lengths[chosen].astype(np.int64)
+        here = np.cumsum(lengths) - lengths
+        within = np.arange(lengths.sum()) - np.repeat(here, lengths)  # position in its sentence, of each token
+        tokens = shard.tokens[np.repeat(offsets_of(shard.sentence_lengths)[chosen], lengths) + within]
+        places = np.repeat(self.starts[mine], lengths) + within
+        cases = self.cases[mine]
+        if not cases.any():  # all AS_IS
+            return shard.spelled, tokens, places
+        return *recased(shard.spelled, tokens, np.repeat(cases, lengths)), places
+
+
+def merge(
+    shards: Sequence[Path], folder: Path, settings: CorpusSettings, weights: Sequence[float], meter: Meter
+) -> dict[str, Any]:
+    """Write all files of the store except the header into `folder`; return the counts for the header.
+
+    Args:
+        shards: files of the first pass, in reading order.
+        folder: of the store.
+        settings: of the store.
+        weights: of its sources.
+        meter: advanced by 2 for each shard.
+    """
+    names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded")
+    outlines = []
+    for path in shards:
+        with np.load(path) as file:  # leaves the tokens on disk
+            outlines.append([file[name] for name in names])
+    firsts = offsets_of([len(sentence_lengths) for sentence_lengths, *_ in outlines])[:-1].tolist()
+    joined = [np.concatenate(arrays) for arrays in zip(*outlines, strict=True)]
+    if not joined or not len(joined[0]):
+        raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
+    lengths, paragraph_lengths, keys, places, sources, excluded = joined
+    seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
+    begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
+    sides = _choose(keys, begins, fraction, settings.seed_of_heldout)
+    sides[excluded & (sides != _DROPPED)] = _EXCLUDED  # after the choice, which does not depend on them
+    if not (sides == _TRAIN).any():
+        raise InputError(
+            f"exclude={','.join(map(str, settings.exclude))}: expected text to train on, found none: of "
+            f"{len(sides):,} paragraphs, {(sides == _EXCLUDED).sum():,} share {WINDOW} letters and digits in a row "
+            "with these files. Exclude other files, or give more text"
+        )
+    sentence_sides = np.repeat(sides, paragraph_lengths)
+    occurs = copies(np.repeat(np.array(weights)[sources], paragraph_lengths), seed)
+    train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))
+    if not len(train):
+        raise InputError(
+            f"corpus: expected a sentence to train on, found none of {(sentence_sides == _TRAIN).sum():,}: the weights "
+            "of their files are too low. Give higher weights after *, or more text"
+        )
+    heldout = np.flatnonzero(sentence_sides == _HELDOUT)
+    order = splitmix(np.arange(len(train), dtype=np.uint64), seed ^ _SHUFFLE)
+    # By hash of paragraph, so that the first part of the file is a fair sample for any order of sources.
+    ranks = np.repeat(splitmix(keys, settings.seed_of_heldout), paragraph_lengths)[heldout]
+    parts = {
+        "train": SentenceOrder(order, lengths, train, cases(len(train), settings.recase, seed)),
+        "heldout": SentenceOrder(ranks, lengths, heldout, np.zeros(len(heldout), np.uint8)),
+    }
+    held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
+    documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}
+    del outlines, joined, keys, places, sources, excluded, paragraph_lengths, lengths, occurs  # they are large
+    occurrences: Counter[bytes] = Counter()
+    for path, first in zip(shards, firsts, strict=True):
+        spelled, tokens, _ = parts["train"].read(Shard.load(path), first)
+        for word, count in zip(spelled, np.bincount(tokens, minlength=len(spelled)).tolist(), strict=True):
+            occurrences[word] += count  # also 0, since words that are only in held-out text need numbers, too
+        meter.advance(1)
+    specials = [word.encode() for word in SPECIALS]
+    others = sorted(occurrences.keys() - set(specials))
+    others.sort(key=occurrences.__getitem__, reverse=True)  # words that are equally frequent stay sorted
+    words = specials + others
+    counts = np.array([occurrences[word] for word in words], "<i8")
+    numbers = {word: number for number, word in enumerate(words)}
+
+    frequent = int((counts[len(SPECIALS) :] >= settings.min_count).sum())
+    known = min(settings.vocabulary, frequent) + len(SPECIALS)
+    (folder / "types.bytes.bin").write_bytes(b"".join(words))
+    offsets_of([len(word) for word in words]).tofile(folder / "types.offsets.bin")
+    counts.tofile(folder / "types.counts.bin")
+    (folder / "vocab.txt").write_bytes(b"".join(word + b"\n" for word in words[:known]))
+    written = {name: np.empty(int(part.offsets[-1]), "<u4") for name, part in parts.items()}
+    for path, first in zip(shards, firsts, strict=True):
+        shard = Shard.load(path)
+        for name, part in parts.items():
+            spelled, tokens, places = part.read(shard, first)
+            written[name][places] = np.array([numbers[word] for word in spelled], "<u4")[tokens]
+        meter.advance(1)
+    unknown = {}
+    for name, part in parts.items():
+        part.offsets.tofile(folder / f"{name}.offsets.bin")
+        written[name].tofile(folder / f"{name}.tokens.bin")
+        missed = (written[name] >= known) | (written[name] == UNKNOWN)
+        unknown[name] = float(missed.mean()) if len(missed) else 0.0
+    return {
+        "paragraphs": len(sides),
+        "duplicates": int((sides == _DROPPED).sum()),
+        **({"excluded_paragraphs": int((sides == _EXCLUDED).sum())} if settings.exclude else {}),
+        **(documents if by_document else {}),
+        **{f"{name}_paragraphs": int((sides == side).sum()) for name, side in _SIDES.items()},
+        **{f"{name}_sentences": len(part.starts) for name, part in parts.items()},
+        **({"recased_sentences": int(np.count_nonzero(parts["train"].cases))} if settings.recase else {}),
+        **{f"{name}_tokens": len(tokens) for name, tokens in written.items()},
+        "types": len(words),
+        "vocabulary_size": known,
+        **{f"{name}_unknown": share for name, share in unknown.items()},
+    }
+
+
+def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray[np.bool_], int]:
+    """Find the paragraphs that begin a document.
+
+    Args:
+        places: of each paragraph, as in `sources.TextLine`.
+        fraction: to be held out. The length of a stretch is chosen so that about ten are held out.
+
+    Returns:
+        Whether each paragraph begins a document, and the number of paragraphs in a stretch of text without marks.
+    """
+    stretch = max(1, min(LONGEST_STRETCH, int(len(places) * fraction / 10)))
+    files = np.cumsum(places == NEW_FILE)
+    files -= files[0]
+    sizes = np.bincount(files)
+    in_file = np.arange(len(places)) - (np.cumsum(sizes) - sizes)[files]
+    begins = (places > CONTINUES) | (in_file == 0)
+    if begins.sum() < FEWEST_DOCUMENTS:
+        return in_file % stretch == 0, stretch
+    marked = np.bincount(files[places == NEW_DOCUMENT], minlength=len(sizes)) > 0
+    begins |= (~marked & (sizes > LONGEST_STRETCH))[files] & (in_file % stretch == 0)
+    return begins, stretch
+
+
+def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float, seed: int) -> NDArray[np.uint8]:
+    """Return the side of each paragraph: repeated ones are dropped, the others go with their document.
+
+    A document is held out if the hash of its paragraphs is low enough, independent of the rest of the corpus. If none
+    is, the document with the lowest hash is held out.
+    """
+    sides = np.zeros(len(keys), np.uint8)
+    _, first = np.unique(keys, return_index=True)
+    document = (np.cumsum(begins) - 1)[first]
+    ranks = splitmix(np.add.reduceat(keys, np.flatnonzero(begins)), seed)[document]
+    held = uniform(ranks) < fraction
+    if fraction > 0 and not held.any():
+        held = ranks == ranks.min()
+    sides[first] = np.where(held, _HELDOUT, _TRAIN)
+    if held.all():
+        raise InputError(
+            f"No paragraph is left to train on, of {len(first):,} different paragraphs in "
+            f"{len(np.unique(document)):,} documents and heldout_fraction={fraction}; give more text, a smaller "
+            "fraction, or 0 to hold out nothing."
+        )
+    return sides
+
+
+AS_IS, UPPER, TITLE = range(3)
+_UPPER_SHARE: Final = 2 / 3  # of the recased sentences; headlines and datelines of news wire are upper-cased
+_COPIES, _CASES = 1 << 62, 1 << 61  # keep these draws independent of each other and of held-out text and order
+
+
+def splitmix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Return `numbers` hashed to 64 bits with `seed` (splitmix64, one to one).
+
+    It does not use numpy's generator, whose streams may change between versions; a store must not change.
+    """
+    x = numbers + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
+
+
+def uniform(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return hashes as numbers from 0 to 1."""
+    return (hashes >> np.uint64(11)).astype(np.float64) / (1 << 53)
+
+
+def copies(weights: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+    """Return how often each sentence occurs: its weight, rounded up or down at random so that the mean is right."""
+    whole = np.floor(weights)
+    more = uniform(splitmix(np.arange(len(weights), dtype=np.uint64), seed ^ _COPIES)) < weights - whole
+    return whole.astype(np.int64) + more
+
+
+def cases(sentences: int, share: float, seed: int) -> NDArray[np.uint8]:
+    """Return AS_IS, UPPER or TITLE for each sentence; `share` of them are recased."""
+    drawn = uniform(splitmix(np.arange(sentences, dtype=np.uint64), seed ^ _CASES))
+    bounds = np.array([share * _UPPER_SHARE, share])
+    return np.array([UPPER, TITLE, AS_IS], np.uint8)[np.searchsorted(bounds, drawn, side="right")]
+
+
+def recased(
+    words: list[bytes], tokens: NDArray[np.uint32], case: NDArray[np.uint8]
+) -> tuple[list[bytes], NDArray[np.uint32]]:
+    """Return tokens in their cases, and the words with the recased ones that occur after them (some may be equal).
+
+    Args:
+        words: spelling of each number.
+        tokens: numbers of words, (tokens,).
+        case: of each token, (tokens,).
+    """
+    spelled, changed = list(words), tokens.copy()
+    for which, respell in ((UPPER, str.upper), (TITLE, _title)):
+        chosen = case == which
+        used, places = np.unique(tokens[chosen], return_inverse=True)
+        changed[chosen] = len(spelled) + places
+        spelled += [_kept(words[number], respell(words[number].decode()).encode()) for number in used]
+    return spelled, changed
+
+
+def _title(word: str) -> str:
+    """Return a word with a capital first letter; 's, n't and numbers stay as they are, and so do later capitals."""
+    return word if word == "n't" else word[0].upper() + word[1:]
+
+
+def _kept(word: bytes, changed: bytes) -> bytes:
+    """Return the changed word unless it reads as a special one: <unk> must not become <UNK>."""
+    return word if changed.decode() in SPECIALS else changed

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from elmo.pretrain.corpus.build import build_store
-from elmo.pretrain.corpus.token_store import CorpusSettings
+from elmo.pretrain.corpus.token_store import CorpusSettings, build_store
 
 NOUNS = ("river", "engine", "teacher", "window", "harbour", "signal", "garden", "letter", "market", "bridge", "violin")
 VERBS = ("crossed", "repaired", "watched", "carried", "followed", "painted", "answered", "measured")

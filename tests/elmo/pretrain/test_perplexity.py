@@ -10,9 +10,8 @@ from elmo.common.errors import InputError
 from elmo.pretrain import objective
 from elmo.pretrain import perplexity as command
 from elmo.pretrain.batches import text_of_words, texts_of_store
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
 from elmo.pretrain.corpus.text import find_sources, shared
-from elmo.pretrain.corpus.token_store import SPECIALS
+from elmo.pretrain.corpus.token_store import SPECIALS, CorpusSettings, build_store
 from elmo.pretrain.export import Output, export, load_model
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES

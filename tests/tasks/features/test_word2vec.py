@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from elmo.pretrain.corpus.token_store import CorpusSettings, build_store
 from elmo.pretrain.settings import Settings
 from elmo.word_vectors import open_vectors
 from results.records.record import read_record

@@ -15,9 +15,8 @@ import pytest
 from rich.console import Console
 
 from elmo.common.errors import InputError
-from elmo.pretrain.corpus import build as corpus
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
-from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, TokenStore
+from elmo.pretrain.corpus import token_store as corpus
+from elmo.pretrain.corpus.token_store import DTYPES, SPECIALS, UNKNOWN, CorpusSettings, TokenStore, build_store
 from elmo.tokeniser import tokenise
 from tests.elmo.pretrain.corpus_text import build, contents, paragraph, spelled, write
 
@@ -165,7 +164,7 @@ def test_the_number_of_workers_does_not_change_the_store(tmp_path, text, store):
 @pytest.mark.integration
 def test_a_worker_starts_without_torch():
     """Its import takes longer than a block."""
-    code = "import sys, elmo.pretrain.corpus.build; print('torch' in sys.modules)"
+    code = "import sys, elmo.pretrain.corpus.token_store; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elmo.pretrain.corpus import build as corpus
+from elmo.pretrain.corpus import token_store as corpus
 from tests.elmo.pretrain.corpus_text import build, contents, spelled
 
 

@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 
 from elmo.common.errors import InputError
-from elmo.pretrain.corpus import build
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from elmo.pretrain.corpus import token_store as build
+from elmo.pretrain.corpus.token_store import CorpusSettings, build_store
 from tests.elmo.common.waiting import wait_for
 from tests.elmo.pretrain.corpus_text import QUIET, contents, write
 
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 SCRIPT = """
 import sys
-from elmo.pretrain.corpus.build import CorpusSettings, build_store
+from elmo.pretrain.corpus.token_store import CorpusSettings, build_store
 
 if __name__ == "__main__":
     build_store(CorpusSettings([sys.argv[1]], block_bytes=8192, heldout_fraction=0.1, workers=2), sys.argv[2])
