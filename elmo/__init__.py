@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from elmo.common.errors import InputError as InputError
     from elmo.layer import Elmo as Elmo
     from elmo.layer import ElmoOutput as ElmoOutput
-    from elmo.mix import ScalarMix as ScalarMix
+    from elmo.layer import ScalarMix as ScalarMix
     from elmo.sources.masked import MaskedLm as MaskedLm
     from elmo.sources.masked import load_masked as load_masked
     from elmo.sources.source import FrozenSource as FrozenSource
@@ -35,8 +35,7 @@ _MODULES = {
     "elmo.bilm.options": ("SIZES", "BilmOptions"),
     "elmo.bilm.weight_files": ("load_bilm", "save_bilm"),
     "elmo.common.errors": ("InputError",),
-    "elmo.layer": ("Elmo", "ElmoOutput"),
-    "elmo.mix": ("ScalarMix",),
+    "elmo.layer": ("Elmo", "ElmoOutput", "ScalarMix"),
     "elmo.checking": ("check_source",),
     "elmo.sources.masked": ("MaskedLm", "load_masked"),
     "elmo.sources.source": ("FrozenSource",),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.files import size_in_words
 from elmo.download.folder import is_here, obtain
 from elmo.download.published import files_of, names
 
@@ -26,9 +27,8 @@ def _listed() -> str:
     """The names, each with its size and whether it is already downloaded."""
     lines = ["names:"]
     for name in names():
-        sizes = [file.size for file in files_of(name) if file.size is not None]
-        size = f"{sum(sizes) / 1e6:,.0f} MB" if sizes else "size unknown"
-        lines.append(f"  {name:<24}{size:>14}{'  here' * is_here(name)}")
+        size = sum(file.size or 0 for file in files_of(name))
+        lines.append(f"  {name:<24}{size_in_words(size) if size else 'size unknown':>14}{'  here' * is_here(name)}")
     return "\n".join(lines)
 
 

@@ -24,9 +24,8 @@ from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, left_partials, sha256_of
-from elmo.common.processes import locked
+from elmo.common.processes import locked, torch_threads
 from elmo.common.progress import Meter
-from elmo.common.threads import torch_threads
 from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
 
 FORMAT = 2  # raise it when shards of equal settings change

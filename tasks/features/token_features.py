@@ -28,7 +28,7 @@ from elmo.common.files import FileState, expanded, hashes_of
 from elmo.common.progress import Reporter
 from elmo.download import published
 from elmo.download.folder import obtain
-from elmo.mix import LayerChoice
+from elmo.layer import LayerChoice
 from elmo.names import VECTOR_NAMES
 from elmo.sources import bilm, controls
 from elmo.sources.bilm import TunedBilm

@@ -168,7 +168,7 @@ class TestCommand:
         assert exited.value.code == 0
         lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
         assert set(lines) >= {*BILMS, *VECTORS}
-        assert lines["allennlp/small"].split()[1:] == ["54", "MB"]
+        assert lines["allennlp/small"].split()[1:] == ["54.4", "MB"]
         assert lines["allennlp/medium"].split()[1:] == ["size", "unknown"]
         assert lines["glove/6B.50d"].endswith("here")
         assert not lines["glove/6B.100d"].endswith("here")
