@@ -40,10 +40,10 @@ demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini
 	@$(BIN)/python -m results.report --data mini
 
 test: $(STAMP)  ## run the whole default test suite
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-processes: $(STAMP)  ## more commands and failures, each in processes of its own
-	$(BIN)/python -m pytest -n 2 -m 'processes and not slow'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'processes and not slow'
 
 test-without-kernels: $(STAMP)  ## the fast tests of what uses kernels, in a copy of the tree that has none
 	$(BIN)/python -m tests.without_kernels
@@ -58,7 +58,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 check: lint  ## lint, formatting, types and the fast tests
-	$(BIN)/python -m pytest -n 2 -m 'not integration and not processes and not slow and not gpu and not cluster'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not integration and not processes and not slow and not gpu and not cluster'
 
 lines:  ## count the lines of code by folder, without docstrings, comments and blank lines
 	@$(PYTHON) -m tests.line_counts

@@ -48,7 +48,7 @@ def main() -> int:
         shutil.rmtree(copy / KERNELS)
         (copy / "sitecustomize.py").write_text(NO_FINDER, encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(copy)}
-        for command in (["-c", ABSENT], ["-m", "pytest", "-n", "2", "-m", FAST, *tests]):
+        for command in (["-c", ABSENT], ["-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", FAST, *tests]):
             done = subprocess.run([sys.executable, *command], cwd=copy, env=environment, check=False)
             if done.returncode:
                 return done.returncode
