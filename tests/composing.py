@@ -1,36 +1,57 @@
-"""Composes configs in a fifth of the time: the shipped YAML files that a test chooses are merged once a process.
+"""Composes configs for tests in a third of the time.
 
-Hydra reads and merges the same twenty files for each config; settings, and files of users, are still Hydra's work.
+Hydra reads and merges the same twenty files for each config, and a run is compared with the plain run of its names,
+which many tests share. Settings, and the files of users, are read each time.
 """
 
+import os
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from unittest.mock import patch
 
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
 from hydra._internal.defaults_list import Overrides
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+
+from tasks.running import config
 
 SHIPPED = {"pkg", "structured", "typed-file"}  # sources whose names have the same content throughout
 
 
 @contextmanager
-def shipped_files_are_merged_once() -> Iterator[None]:
+def composing_quickly() -> Iterator[None]:
     """For configs that are composed in the block, in this process."""
-    list_defaults = config_loader_impl.create_defaults_list
-    merge = ConfigLoaderImpl._compose_config_from_defaults_list
-    read = ImportlibResourcesConfigSource.load_config
-    files, lists, trees, kept = {}, {}, {}, set()
+    with shipped_files_are_read_once(), shipped_files_are_merged_once(), plain_runs_are_composed_once():
+        yield
+
+
+@contextmanager
+def shipped_files_are_read_once() -> Iterator[None]:
+    source = SourcesRegistry.instance().resolve("pkg")
+    read, files = source.load_config, {}
 
     def load_config(self, config_path):
         key = (self.provider, self.path, config_path)
         if key not in files:
             files[key] = pickle.dumps(read(self, config_path))
         return pickle.loads(files[key])  # noqa: S301 (faster than a deep copy)
+
+    with patch.object(source, "load_config", load_config):
+        yield
+
+
+@contextmanager
+def shipped_files_are_merged_once() -> Iterator[None]:
+    list_defaults = config_loader_impl.create_defaults_list
+    merge = ConfigLoaderImpl._compose_config_from_defaults_list
+    lists, trees, kept = {}, {}, set()
 
     def create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing):
         settings = Overrides(repo, overrides_list).config_overrides
@@ -53,7 +74,6 @@ def shipped_files_are_merged_once() -> Iterator[None]:
         return pickle.loads(trees[id(defaults)])  # noqa: S301
 
     with (
-        patch.object(ImportlibResourcesConfigSource, "load_config", load_config),
         patch.object(config_loader_impl, "create_defaults_list", create_defaults_list),
         patch.object(ConfigLoaderImpl, "_compose_config_from_defaults_list", compose),
     ):
@@ -66,3 +86,26 @@ def names(store: Mapping) -> Iterator[str]:
         yield name
         if isinstance(content, dict):
             yield from names(content)
+
+
+@contextmanager
+def plain_runs_are_composed_once() -> Iterator[None]:
+    settings_of = config._plain_settings
+    kept = cache(lambda state, *names: settings_of(*names))
+
+    def plain_settings(task, features, data):
+        if "." in data:
+            return settings_of(task, features, data)
+        return dict(kept(state(), task, features, data))
+
+    with patch.object(config, "_plain_settings", plain_settings):
+        yield
+
+
+def state() -> tuple:
+    """What else decides a plain run: the YAML files of a user's folder, and the variables that configs read."""
+    hydra = GlobalHydra.instance()
+    path = hydra.config_loader().get_search_path().get_path() if hydra.is_initialized() else ()
+    folders = [Path(part.path.removeprefix("file://")) for part in path if part.provider == "command-line"]
+    files = [(file, file.stat().st_mtime_ns) for folder in folders for file in folder.rglob("*.yaml")]
+    return (*files, *((key, value) for key, value in os.environ.items() if key.startswith("ELMO_")))

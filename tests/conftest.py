@@ -23,10 +23,10 @@ def store_of_the_tests(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def shipped_configs_are_merged_once():
-    from tests.composing import shipped_files_are_merged_once
+def configs_are_composed_quickly():
+    from tests.composing import composing_quickly
 
-    with shipped_files_are_merged_once():
+    with composing_quickly():
         yield
 
 

@@ -10,7 +10,6 @@ import sys
 import tomllib
 from collections import defaultdict
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ from tests.results.making import make_record, with_config
 from tests.tasks.making import run_of
 from tests.tasks.mini.chance import chance
 
-pytestmark = pytest.mark.usefixtures("published_files_are_read_once", "shipped_configs_are_merged_once")
+pytestmark = pytest.mark.usefixtures("published_files_are_read_once", "configs_are_composed_quickly")
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "results" / "published"
@@ -203,14 +202,12 @@ def test_the_headline_stays_when_recipes_are_raised(monkeypatch):
     assert shown.replace("°", "") in README.replace("°", "")
 
 
-def test_the_commands_of_the_tables_name_the_published_runs(monkeypatch):
+def test_the_commands_of_the_tables_name_the_published_runs():
     """Each command composed as `tasks.run` would, with its last arm and first seed; together they name every run.
 
     Runs that only the tables of experiments show have the commands of these; others of them fill empty cells. Commands
     of an older recipe are for its commit: what is a default now may have been a setting there.
     """
-    trees = cache(lambda *overrides: compose_config(overrides))  # of plain runs, which many commands are compared with
-    monkeypatch.setattr("tasks.running.config.compose_config", lambda overrides: trees(*overrides))
     page = (ROOT / "results" / "tables.md").read_text(encoding="utf-8")
     commands, old = [], False
     for line in page.splitlines():

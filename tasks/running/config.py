@@ -347,14 +347,8 @@ def _task_class(target: object) -> type[Task[Any, Any]]:
 
 def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
     """The settings in which the tree differs from the plain tree of its task, features and data."""
-    try:
-        data = (tree.dataset_file or tree.data.name).replace("'", r"\'")
-        plain = compose_config([f"task={task}", f"features={tree.features.name}", f"data='{data}'"])
-    except MissingConfigException as error:
-        raise InputError(
-            f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
-        ) from error
-    here, there = _flat(_resolved(tree)), _flat(_resolved(_without_unused(plain), anywhere=True))
+    here = _flat(_resolved(tree))
+    there = _plain_settings(task, tree.features.name, tree.dataset_file or tree.data.name)
     here, there = (
         {key: value for key, value in side.items() if not (key.startswith(NOT_IN_VARIANT) or FOR_PEOPLE.fullmatch(key))}
         for side in (here, there)
@@ -364,6 +358,18 @@ def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
     # A part that is null on one side is a change of that part, not a deletion of the keys below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
     return changed | {f"~{key}": there[key] for key in deleted}
+
+
+def _plain_settings(task: str, features: str, data: str) -> dict[str, Any]:
+    """The settings, by dotted key, of the run for which only these names are typed."""
+    quoted = data.replace("'", r"\'")
+    try:
+        plain = compose_config([f"task={task}", f"features={features}", f"data='{quoted}'"])
+    except MissingConfigException as error:
+        raise InputError(
+            f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
+        ) from error
+    return _flat(_resolved(_without_unused(plain), anywhere=True))
 
 
 def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dict[str, Any]:

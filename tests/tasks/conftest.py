@@ -3,16 +3,11 @@
 import os
 import subprocess
 import sys
-from functools import cache
-from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import torch
-from hydra.core.global_hydra import GlobalHydra
 
 from tasks.run import main
-from tasks.running.schema import compose_config
 from tests.tasks.user import make_place
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when `datasets` is first imported, in this process or in one it starts
@@ -24,26 +19,8 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick(shipped_configs_are_merged_once):
+def _quick(configs_are_composed_quickly):
     pass
-
-
-@pytest.fixture(scope="session", autouse=True)
-def plain_runs_are_composed_once():
-    """A run is compared with the plain run of its names, which many tests share: as long as no YAML changes."""
-    trees = cache(lambda own_files, *overrides: compose_config(overrides))
-
-    def compose(overrides):
-        if [word.partition("=")[0] for word in overrides] != ["task", "features", "data"] or ".yaml" in overrides[2]:
-            return compose_config(overrides)
-        hydra = GlobalHydra.instance()
-        path = hydra.config_loader().get_search_path().get_path() if hydra.is_initialized() else ()
-        folders = [Path(part.path.removeprefix("file://")) for part in path if part.provider == "command-line"]
-        own = [file for folder in folders for file in folder.rglob("*.yaml")]
-        return trees(tuple((file, file.stat().st_mtime_ns) for file in own), *overrides)
-
-    with patch("tasks.running.config.compose_config", compose):
-        yield
 
 
 @pytest.fixture(scope="session")
