@@ -21,8 +21,7 @@ from elmo.bilm import fast
 from elmo.bilm.fast import Prepared, in_blocks
 from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.bilm.sentences import character_ids
-from elmo.common.device import upload
-from elmo.common.processes import at_once, side_by_side
+from elmo.common.device import at_once, side_by_side, upload
 
 WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 WORDS_IN_A_SHARE = 32  # of a thread, at least

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from elmo.bilm import pointwise_in_torch
-from elmo.common.processes import torch_threads
+from elmo.common.device import torch_threads
 
 if TYPE_CHECKING:
     from elmo.kernels.in_c import CompiledBilm as CompiledBilm

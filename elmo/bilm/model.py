@@ -20,9 +20,8 @@ from elmo.bilm.lstm import LstmPair, Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.options import SIZES, BilmOptions
 from elmo.bilm.recurrence import both_directions
 from elmo.bilm.sentences import END_OF_SENTENCE, Sentence, check_sentences, numbered_words, padded
-from elmo.common.device import frozen_arithmetic, upload
+from elmo.common.device import at_once, frozen_arithmetic, side_by_side, upload
 from elmo.common.errors import InputError
-from elmo.common.processes import at_once, side_by_side
 
 FORWARD, BACKWARD = 0, 1
 SENTENCES_IN_A_SHARE = 12  # with fewer, a thread spends most of its time reading weights

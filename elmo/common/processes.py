@@ -1,4 +1,4 @@
-"""Processes and threads: signals, file locks, the jobs of a pool, workers that end with their parent, parallel work."""
+"""Processes: signals, file locks, the jobs of a pool, workers that end with their parent. Loads no torch."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-import torch
 from filelock import FileLock, Timeout
 
 from elmo.common.errors import InputError
 
 POLL_SECONDS = 0.5
 _THREAD_NAME = "parent watch"
-LEAST_AT_ONCE = 2  # a biLM has two directions
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -105,47 +102,3 @@ def end_with_parent() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=watch, name=_THREAD_NAME, daemon=True).start()
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Sets the number of torch's threads in the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def side_by_side(jobs: Iterable[Callable[[], Result]]) -> list[Result]:
-    """The results of all jobs, `at_once()` of which run at a time; the first exception among them is raised.
-
-    More threads inside one matrix product may change the order of its sums; whole products in parallel never do. So a
-    run that gives torch one thread still uses two cores while it computes the biLM.
-    """
-    jobs, workers = list(jobs), at_once()
-    pool = _pool(os.getpid(), workers) if len(jobs) > 1 and workers > 1 else None
-    if pool is None:
-        return [job() for job in jobs]
-    # Each gets a share of torch's threads: with more threads than cores they would wait for each other.
-    threads, grad = max(1, torch.get_num_threads() // min(len(jobs), workers)), torch.is_grad_enabled()
-
-    def in_thread(job: Callable[[], Result]) -> Result:
-        # Both are set per thread, and a new thread starts with the defaults.
-        torch.set_num_threads(threads)
-        with torch.set_grad_enabled(grad):
-            return job()
-
-    return [future.result() for future in [pool.submit(in_thread, job) for job in jobs]]
-
-
-def at_once() -> int:
-    """Number of parallel jobs: torch's number of threads, at least two, at most the number of cores."""
-    return min(available_cores(), max(LEAST_AT_ONCE, torch.get_num_threads()))
-
-
-@cache
-def _pool(process: int, size: int) -> ThreadPoolExecutor:
-    """One pool for each process: a forked process inherits its parent's pool without the threads."""
-    return ThreadPoolExecutor(size, thread_name_prefix=f"elmo-{process}")

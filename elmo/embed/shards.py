@@ -21,10 +21,10 @@ from rich.console import Console
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
-from elmo.common.device import choose_device
+from elmo.common.device import choose_device, torch_threads
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, left_partials, sha256_of
-from elmo.common.processes import locked, torch_threads
+from elmo.common.processes import locked
 from elmo.common.progress import Meter
 from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
 

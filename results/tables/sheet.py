@@ -19,9 +19,7 @@ FEW_SEEDS_NOTE = f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"
 GAIN = "gain, 95 % interval"
 LONGEST_TITLE = 25  # characters
 VERDICT = " to paper's"  # the end of the headers of verdicts
-BAND = (
-    "band: our estimate, from scores that others reached with these heads and GloVe 840B 300-d; see paper/scores.toml"
-)
+BAND = "band: our estimate, from scores that others reached with these heads; see paper/scores.toml"
 SCORES = "scores in percent, mean±std (number of seeds)"
 MARKS = {
     MARK: f"fewer than {FEW_SEEDS} seeds",

@@ -12,8 +12,8 @@ from functools import partial
 
 import torch
 
+from elmo.common.device import torch_threads
 from elmo.common.errors import InputError
-from elmo.common.processes import torch_threads
 from tests.benchmarks import STARTED, bilm, embed, epochs, heads, representations, store
 from tests.benchmarks.measuring.rows import Measurement, show
 from tests.benchmarks.measuring.timing import show_status, single_precision

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torchcrf import CRF
 
-from elmo.common.processes import torch_threads
+from elmo.common.device import torch_threads
 from tasks.features.words import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn, product

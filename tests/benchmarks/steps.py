@@ -74,14 +74,13 @@ class Arm:
         trained = self.model.trained()
         self.optimizer = OPTIMIZERS[recipe.optimizer](trained.values(), lr=recipe.lr, weight_decay=recipe.weight_decay)
         self.average = WeightAverage(recipe.ema, trained)
-        self.sizes = [task.size(example) for example in train]
 
     def steps(self, count: int) -> float:
         """Milliseconds of a step of the trainer's loop."""
         self.reporter.few = count
         self.synchronise()
         started = self.now()
-        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, self.sizes, FitState())
+        self.trainer._train_epoch(self.model, self.optimizer, self.average, self.train, FitState())
         self.synchronise()
         return 1e3 * (self.now() - started) / self.reporter.given
 

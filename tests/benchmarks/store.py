@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from elmo import Bilm, load_bilm
-from elmo.common.processes import torch_threads
+from elmo.common.device import torch_threads
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import Shelf, disk_bytes, open_shelf
 from tests.benchmarks import bilm, epochs, text

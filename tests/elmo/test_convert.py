@@ -126,10 +126,10 @@ def damaged(path, change):
     safetensors.torch.save_file(tensors, path, metadata=metadata)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, -0.25])
-def test_steps_that_are_not_positive_numbers_are_refused(path, value):
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_steps_that_are_not_finite_are_refused(path, value):
     damaged(path, lambda tensors: tensors[f"{GATES}_scale"][0, 3].fill_(value))
-    message = f"{path}: tensor '{GATES}_scale': expected positive, finite steps, found {value:g} (1 of 80 are wrong)"
+    message = f"{path}: tensor '{GATES}_scale' holds NaN or infinite values"
     with pytest.raises(InputError, match=re.escape(message)):
         load_bilm(path)
 
@@ -168,7 +168,7 @@ def test_a_bilm_that_diverged_is_refused_when_it_is_read(bilm, tmp_path):
     with torch.no_grad():
         bilm.directions[0][1].projection[2, 3] = float("nan")
     save_bilm(bilm, tmp_path / "weights.safetensors", torch.int8)
-    with pytest.raises(InputError, match=r"W_P_0_scale': expected positive, finite steps, found nan \(1 of 6"):
+    with pytest.raises(InputError, match=r"W_P_0_scale' holds NaN or infinite .* training that made it diverged"):
         load_bilm(tmp_path / "weights.safetensors")
 
 

@@ -87,7 +87,7 @@ def pipe(runs):
     path = save(runs, make_record(70.0, seed=2))
     path.unlink()
     os.mkfifo(path)
-    return f"{path}: expected one whole JSON object, found: a folder, a pipe or a device", True
+    return f"{path}: expected a file, found a folder, a pipe or a device", True
 
 
 def examples_with_endless_brackets(runs):

@@ -77,7 +77,7 @@ class TestFailure:
         path = path_of(tmp_path / "runs", **{"trainer.epochs": 1})
         code, _, err = command(*asked)
         assert (code, "Traceback" in err) == (1, False)
-        assert f"the {changed} split changed during the run: mine/{file.name}: expected sha256 " in err
+        assert f"the {changed} split changed during the run: mine/{file.name}. " in err
         assert read_record(path).status == "failed"
         assert ("test" in read_record(path).data) == (changed == "train"), "which is compared at the end"
 

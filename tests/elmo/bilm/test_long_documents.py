@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-import elmo.common.processes
+import elmo.common.device
 from elmo import BilmOptions, random_bilm
 from elmo.bilm import lstm
 from elmo.bilm.lstm import ReadingOrder
@@ -37,7 +37,7 @@ class Largest(TorchDispatchMode):
 @pytest.fixture
 def bilm(monkeypatch):
     """A biLM with gates wider than its layers, as at all real sizes, computed in torch so that results are visible."""
-    monkeypatch.setattr(elmo.common.processes, "available_cores", lambda: 1)
+    monkeypatch.setattr(elmo.common.device, "available_cores", lambda: 1)
     monkeypatch.setenv("ELMO_KERNEL", "0")
     for name in ("GATES_AHEAD", "GATES_AHEAD_ON_GPU"):
         monkeypatch.setattr(lstm, name, 2**12)

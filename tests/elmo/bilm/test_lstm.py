@@ -4,7 +4,7 @@ import torch
 
 from elmo.bilm.fast import in_blocks
 from elmo.bilm.lstm import ProjectedLstm, ReadingOrder
-from elmo.common.processes import torch_threads
+from elmo.common.device import torch_threads
 from tests.elmo import naive
 
 INPUT, CELL, PROJECTION = 5, 11, 4

@@ -8,10 +8,10 @@ import torch
 
 import elmo.bilm.encoder
 import elmo.bilm.model
-import elmo.common.processes
+import elmo.common.device
 from elmo import SIZES, Bilm, BilmOptions, CarriedState, InputError, load_bilm, random_bilm
 from elmo.bilm.encoder import WordMemory
-from elmo.common.processes import side_by_side
+from elmo.common.device import side_by_side
 from tests.elmo import naive
 
 SENTENCES = [
@@ -279,7 +279,7 @@ def test_parallel_directions_have_the_same_bits(monkeypatch):
     bilm = random_bilm("tiny", seed=2)
     found = []
     for cores in (1, 2):
-        monkeypatch.setattr(elmo.common.processes, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(elmo.common.device, "available_cores", lambda cores=cores: cores)
         monkeypatch.setattr(elmo.bilm.encoder, "WORDS_AT_ONCE", 7)
         found.append(bilm.token_layers(SENTENCES))
     assert torch.equal(*found)
@@ -290,7 +290,7 @@ def test_many_cores_share_the_sentences_and_change_no_bit(monkeypatch):
     expected = bilm.token_layers(SENTENCES * 5)
     jobs = []
     monkeypatch.setattr(elmo.bilm.model, "side_by_side", lambda some: (jobs.append(len(some)), side_by_side(some)))
-    for module in (elmo.bilm.model, elmo.common.processes):
+    for module in (elmo.bilm.model, elmo.common.device):
         monkeypatch.setattr(module, "at_once", lambda: 6)
     assert torch.equal(bilm.token_layers(SENTENCES * 5), expected)
     assert jobs == [6]  # both directions of 15 sentences each

@@ -32,10 +32,10 @@ def mixed(tmp_path):
 def test_the_terminal(mixed, capsys):
     _, out, _ = run_table(capsys, "--runs", mixed)
     assert re.search(r"^SST-5, GloVe 50-d\S* +50.00 \(1\) +60.00 \(1\) +\+10.00\b", out, re.MULTILINE)
-    _, out, _ = run_table(capsys, "--runs", mixed, "--wide")
+    _, out, _ = run_table(capsys, "--runs", mixed, "--wide", "--notes")
     assert "50.00 (1) " in out
     assert "40.00 (1)°" in out
-    assert "\n  ° recipe 1: an older recipe of the task; no mean or gain mixes two recipes\n" in out
+    assert "\n  ° an older recipe of the task\n" in out
 
 
 def test_the_page_of_tables(mixed, root):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmo import InputError, MaskedLm, random_bilm, save_bilm
+from elmo import InputError, random_bilm, save_bilm
+from elmo.common.progress import Reporter
 from elmo.sources.masked import random_masked, save_masked
 from tasks.data.datasets import DataSource
 from tasks.features.token_features import (
@@ -332,14 +333,16 @@ class TestMasked:
         assert features_fingerprint(config)["weights"] == model.fingerprint()
         store = StoreConfig(path=str(tmp_path / "store"))
         wanted = model.token_layers(SENTENCES).mean(dim=0)  # a mix starts with equal shares
+        said = []
+        monkeypatch.setattr(Reporter, "say", lambda _, line: said.append(line.partition(" to embed")[0]))
         for _ in range(2):
             features = TokenFeatures(config, [], 1, store).eval()
             assert features.widths == {"input": 12, "hidden": 0, "output": 12}
             assert features.meet(SENTENCES) == 0
-            monkeypatch.setattr(MaskedLm, "token_layers", None)  # the second time all layers are in the store
             found = features(SENTENCES)
             for place in (found.input, found.output):
                 torch.testing.assert_close(torch.cat([place[0], place[1, :2]]), wanted, rtol=0, atol=2e-3)
+        assert said == ["2 of 2 sentences", "0 of 2 sentences"]
 
     def test_the_weights_of_a_bilm_are_refused_under_its_title(self, weights, tmp_path):
         with pytest.raises(InputError, match="features=masked: expected the weights of a masked LM, found the biLM"):

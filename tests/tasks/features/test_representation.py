@@ -71,7 +71,7 @@ def test_layers_of_changed_code_are_not_those_of_before(folder, alone, tmp_path)
     again, same = layers()
     assert (again.tolist(), same) == (before.tolist(), first)
     text = (tmp_path / "endings.py").read_text(encoding="utf-8")
-    changed = text.replace("found.append(torch.stack([own, before]))", "found.append(torch.zeros(2, *before.shape))")
+    changed = text.replace("torch.stack([words, before])", "torch.zeros(2, *before.shape)")
     assert changed != text
     (tmp_path / "endings.py").write_text(changed, encoding="utf-8")
     after, second = layers()

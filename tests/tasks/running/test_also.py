@@ -206,14 +206,3 @@ class TestAudit:
         copied.path.with_name(also_name("wnut17")).unlink()
         (text,) = self.findings(copied)
         assert "examples-wnut17.json.gz: expected scores, found none" in text
-
-    @pytest.mark.parametrize(("number", "split"), [(1, "dev"), (2, "test")])
-    def test_confidences_give_the_scores(self, copied, number, split):
-        path = copied.path.with_name(CONFIDENCES_NAME)
-        lines = list(map(json.loads, gzip.decompress(path.read_bytes()).splitlines()))
-        part = next(part for example in lines[number]["examples"] for part in example)
-        part[1] = 1 - part[1]
-        path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
-        (text,) = self.findings(copied)
-        assert f"scores.{split}.precision: expected " in text
-        assert f"which {CONFIDENCES_NAME} gives" in text

@@ -99,7 +99,7 @@ class TestOffline:
         assert (summary["status"], summary["fingerprint"]) == ("finished", record.fingerprint)
         files = [path.relative_to(home) for path in home.rglob("*") if path.is_file()]
         assert [path for path in files if "elmo-suite" not in path.parts] == []  # the suite's own cache may be there
-        assert {entry.name for entry in runs.iterdir()} == {".sweep", ".wandb", "mine", "test_sets"}
+        assert {entry.name for entry in runs.iterdir()} == {".wandb", "mine", "test_sets"}
         assert list((place.root / "elsewhere").iterdir()) == []
 
         code, _, _ = command(*arguments(place, tmp_path / "calm", "trainer.epochs=3", features="elmo_tiny"))

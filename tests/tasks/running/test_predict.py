@@ -145,7 +145,7 @@ def test_a_pipe_is_read_once_and_some_lines_at_a_time(run, tmp_path, capsys, mon
         (
             '{"text": "Ad\\u0061"}\n{"text": "Ada \\ud83d"}\n{"text": "Bo"}',
             "json",
-            "in, line 2: expected text, found half",
+            "in, line 2: expected a JSON object",
         ),
         ('id,text\na,"Ada\nleft"\nb, \nc,Bo\n', "csv", "in, line 4: expected words as text, found ' '\n"),
     ],
