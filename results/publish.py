@@ -1,6 +1,6 @@
 """`python -m results.publish`: copies finished runs to results/published and updates the tables made from them.
 
-Only records, scores of examples and kinds of test examples are copied: numbers and names, no third-party
+Only records, scores of examples, confidences and kinds of test examples are copied: numbers and names, no third-party
 text and no paths of one machine. Test predictions contain text, so they are copied only where all data files come with
 the suite, and of seed 1 alone, since nothing shows the others.
 """
@@ -30,10 +30,13 @@ from results.records.example_scores import (
     GroupsUnreadable,
     groups_above,
     merge_groups,
+    read_confidences,
     read_examples,
+    write_confidences,
     write_examples,
 )
 from results.records.identity import (
+    CONFIDENCES_NAME,
     EXAMPLES_NAME,
     PREDICTIONS_NAME,
     RECORD_NAME,
@@ -58,15 +61,15 @@ _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')  # in JSON
 
 _DESCRIPTION = """\
 Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
-run's name, with the scores on further test sets, and the kinds of their test examples to results/published/test_sets.
-Test predictions contain text: they are copied only of runs with seed 1 whose data come with the suite (data=mini). Then
-it updates what is made from the records there: results/tables.md, its SVG figures, and parts of README. Nothing else is
-copied. It refuses failed runs, runs on limited data, runs of code that was not
-committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which
-python -m results.audit finds something, such as scores that their own files contradict, two runs that contradict each
-other, and runs whose settings differ from the published run of the same name; a run of a newer recipe of the task
-replaces one of an older recipe. All of this is checked before anything is copied. It publishes the other runs all the
-same, and the exit status is 1. If the audit finds something in the published records, nothing is copied or updated."""
+run's name, with the scores on further test sets, the confidences that it kept, and the kinds of their test examples to
+results/published/test_sets. Test predictions contain text: they are copied only of runs with seed 1 whose data come
+with the suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures,
+and parts of README. Nothing else is copied. It refuses failed runs, runs on limited data, runs of code that was not
+committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which python -m
+results.audit finds something, such as scores that their own files contradict, two runs that contradict each other, and
+runs whose settings differ from the published run of the same name; a run of a newer recipe of the task replaces one of
+an older recipe. All of this is checked before anything is copied. It publishes the other runs all the same, and the
+exit status is 1. If the audit finds something in the published records, nothing is copied or updated."""
 
 _EPILOG = """\
 examples:
@@ -227,12 +230,15 @@ def _copy(item: FoundRecord, target: Path, before: RunRecord | None) -> None:
     record, folder = item.record, item.path.parent
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.resolve() != item.path.resolve():
-        for name in (PREDICTIONS_NAME, *(_examples_of(before) if before else ())):
+        for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(before) if before else ())):
             target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
         for name in _examples_of(record):
             write_examples(
                 target.with_name(name), record.fingerprint, read_examples(folder / name, record.fingerprint) or []
             )
+        if confidences := read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
+            judged = {confidence.split: confidence.examples for confidence in confidences}
+            write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, judged)
         if record.shipped_data and record.identity.seed == 1 and (folder / PREDICTIONS_NAME).exists():
             shutil.copyfile(folder / PREDICTIONS_NAME, target.with_name(PREDICTIONS_NAME))
     write_record(target, record)  # last: a record implies that its examples are complete

@@ -17,6 +17,7 @@ from results.analysis.panels import (
     curve,
     layer_name,
     mixes,
+    speeds,
 )
 from results.analysis.rows import WARNED, Group, Row, Table, as_stem
 from results.breakdown import FEWEST, Kind
@@ -99,6 +100,36 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
     shown = [arms[group.features] for group in panel.groups]
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
     return Figure(name, panel.title, caption, AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
+
+
+def convergence(panels: Sequence[Row], arms: Arms) -> Figure | None:
+    """Epochs until the first arm's best dev score, in both arms, a lane for each task; None without pairs of runs."""
+    lanes = [(panel, pairs) for panel in panels if (pairs := speeds(panel))]
+    if not lanes:
+        return None
+    first, second = (arms[features] for features in lanes[0][0].compared)
+    most = max(epoch for _, pairs in lanes for pair in pairs for epoch in (pair.best, pair.reached))
+    scale, bottom = Scale(1, max(most, 2), LEFT + 8, RIGHT - 8, log=True), LANE_HEIGHT * len(lanes)
+    marks, numbers = vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
+    for lane, (panel, pairs) in enumerate(lanes):
+        y = LANE_HEIGHT * lane + 28
+        epochs = {first: [pair.best for pair in pairs], second: [pair.reached for pair in pairs]}
+        means = {arm: statistics.fmean(of_arm) for arm, of_arm in epochs.items()}
+        text = " → ".join(f"{mean:.1f}" for mean in means.values())
+        marks += [Label(LEFT, y - 14, panel.title, "ink", 11), Label(RIGHT, y - 14, text, "ink", 11, "end")]
+        marks.append(ChartLine([(scale.at(mean), y) for mean in means.values()], "muted"))
+        for arm, mean in means.items():
+            marks += [Dot(scale.at(epoch), y, arm.colour, "circle", 2) for epoch in epochs[arm]]
+            marks.append(arm.dot(scale.at(mean), y, title=f"{arm.title}: {mean:.1f}"))
+        never = sum(pair.censored for pair in pairs)
+        numbers.append(f"{panel.title}: {text} ({len(pairs)} pairs of runs{f', {never} never' * bool(never)})")
+    title = f"Epochs until the best dev score of {first.title}"
+    caption = (
+        f"{title}, and until {second.title} is as good: marks are means, dots runs. A run that never is as good counts "
+        "with its last epoch."
+    )
+    text = f"{'; '.join(numbers)}."
+    return Figure("convergence", title, caption, bottom + BELOW, marks, numbers=text, legend=[first, second])
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:

@@ -10,7 +10,7 @@ from results.analysis.names import arm_title, default_pair, load_names, load_pap
 from results.analysis.panels import arms_note, speeds
 from results.analysis.rows import MINI, Group, Row, Table, arm_titles
 from results.experiments import load_experiment, only_cells
-from results.figures.charts import arm_gains, gains_by_perplexity, layer_map, sample_efficiency
+from results.figures.charts import arm_gains, convergence, gains_by_perplexity, layer_map, sample_efficiency
 from results.figures.drawing import Figure, arms_of, picture
 from results.figures.errors_removed import errors_removed
 from results.records.collect import Collection
@@ -130,6 +130,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         blocks += [*_heading(texts.controls), markdown_table(controls)]
     if speed := speed_sheet(full_size):
         blocks += _heading(texts.speed)
+        show(list(filter(None, [convergence(full_size, arms_of(table.titles))])))
         blocks.append(markdown_table(speed))
     published_scores = read_toml(Others, OTHERS)
     blocks += [*_heading(texts.anchors), markdown_table(anchors_sheet(published_scores))]

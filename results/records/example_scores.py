@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elmo.common.files import parse_json, read_json, replacing, write_json
 from results.records.identity import Identity
@@ -43,6 +43,24 @@ class Prediction:
     example: Mapping[str, object]
     gold: Mapping[str, object]
     predicted: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How certain a run is of its predictions for a split, and whether they are right.
+
+    Attributes:
+        split: "dev" or "test".
+        examples: For each example, in the order of the split, and each part of its prediction: the probability, to
+            three digits, and 1 if the part is right, else 0. A label or an answer is one part; tags have one for each
+            predicted span, so that an example may have none.
+    """
+
+    split: str
+    examples: Sequence[Sequence[Sequence[float]]]
+
+
+Line = TypeVar("Line", Prediction, Confidence)
 
 
 def write_examples(path: Path, fingerprint: str, scores: Sequence[Example]) -> None:
@@ -153,6 +171,15 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
     Raises:
         ExamplesUnreadable: The file exists, but no run with this fingerprint wrote it.
     """
+    return _read_lines(Prediction, path, fingerprint)
+
+
+def read_confidences(path: Path, fingerprint: str) -> list[Confidence] | None:
+    """How certain a run is of its predictions, by split; arguments, None and errors as for `read_predictions`."""
+    return _read_lines(Confidence, path, fingerprint)
+
+
+def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | None:
     remedy = "restore the file from a copy, or delete its folder and run again"
     try:
         with gzip.open(path, "rb") as file:
@@ -160,14 +187,14 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
         if not lines:
             raise ValueError("an empty file")
         _check_fingerprint(path, lines[0], fingerprint, remedy)
-        return [decode(Prediction, line) for line in lines[1:]]
+        return [decode(kind, line) for line in lines[1:]]
     except FileNotFoundError:
         return None
     except ExamplesUnreadable:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as error:  # cut short, or not JSON
         raise ExamplesUnreadable(
-            f"{path}: expected predictions, a JSON object a line, found: {error}; {remedy}"
+            f"{path}: expected {kind.__name__.lower()}s, a JSON object a line, found: {error}; {remedy}"
         ) from error
 
 

@@ -81,9 +81,11 @@ def _charts(panel: Row, arms: Arms) -> list[Chart]:
 
 
 def main_figures(summary: Table) -> list[Figure]:
-    """The share of errors removed, of the full data sets and of the mini data."""
+    """The share of errors removed, of the full data sets and of the mini data, and how soon the baseline is reached."""
     by_size = [[row for row in summary.rows if (row.data == MINI) is mini] for mini in (False, True)]
     figures = [errors_removed(rows, summary.compared, summary.main_arms) for rows in by_size]
+    arms = arms_of(summary.titles)
+    figures.append(next(filter(None, (charts.convergence(rows, arms) for rows in by_size)), None))
     return [figure for figure in figures if figure]
 
 

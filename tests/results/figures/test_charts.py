@@ -12,6 +12,7 @@ from results.analysis.panels import class_metric, class_scores, curve, efficienc
 from results.analysis.rows import Group, Row
 from results.figures.charts import (
     class_differences,
+    convergence,
     layer_map,
     learning_curves,
     sample_efficiency,
@@ -83,7 +84,12 @@ def test_a_run_is_as_fast_as_its_first_epoch_that_equals_the_best_of_the_baselin
         (2, 3, True),
     ]
     assert speeds(row(glove)) == []
+    figure = convergence([panel, (row(glove))], ARMS)
+    assert figure.numbers.endswith(": 2.7 → 2.0 (3 pairs of runs, 1 never).")
+    large = {mark.colour: mark.x for mark in marks(figure, Dot) if mark.title}
+    assert large[ARMS["elmo"].colour] < large[ARMS["glove"].colour]  # earlier is further left
     assert speed_sheet([panel]).lines[-1][1:] == ("2.7", "2.0", "75 %", "3", "1")
+    assert convergence([(row(group("glove", 1.0), group("elmo", 2.0)))], ARMS) is None
 
 
 def test_a_scale_maps_its_ends_and_is_straight_or_logarithmic():

@@ -8,8 +8,8 @@ import pytest
 from elmo.common.files import read_json, write_json
 from results.analysis.names import load_names
 from results.publish import main
-from results.records.example_scores import write_examples, write_predictions
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, also_name
+from results.records.example_scores import write_confidences, write_examples, write_predictions
+from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name
 from results.records.record import FurtherTest, RunError, read_record, write_record
 from tests.results.making import CLEAN, make_record, save
 from tests.results.publishing.finished_runs import README, save_run
@@ -48,7 +48,7 @@ def save_with_predictions(runs, data, seed=1):
     return path
 
 
-def test_further_test_sets_are_copied_as_numbers_alone(root, tmp_path, capsys):
+def test_further_test_sets_and_confidences_are_copied_as_numbers_alone(root, tmp_path, capsys):
     runs = tmp_path / "runs"
     path = save_run(runs, 1, of=2, task="sst5")
     record = replace(read_record(path), also={"films": FurtherTest({"accuracy": 50.0})})
@@ -56,13 +56,19 @@ def test_further_test_sets_are_copied_as_numbers_alone(root, tmp_path, capsys):
     assert main(["--runs", str(runs)], root) == 1
     assert "expected examples-films.json.gz next to the record, found none" in capsys.readouterr().out
     write_examples(path.with_name(also_name("films")), record.fingerprint, [{"correct": 0}, {"correct": 1}])
+    kept = path.with_name(CONFIDENCES_NAME)
+    write_confidences(kept, record.fingerprint, {"test": [[(0.9, True)], [(0.5, False)]]})
+    clean = kept.read_bytes()
+    kept.write_bytes(gzip.compress(gzip.decompress(clean).replace(b'{"split"', b'{"text": "A bore", "split"')))
     assert main(["--runs", str(runs)], root) == 0
     folder = path.parent.relative_to(runs).as_posix()
-    names = ["examples-films.json.gz", "examples.json.gz", "record.json"]
+    names = [CONFIDENCES_NAME, "examples-films.json.gz", "examples.json.gz", "record.json"]
     assert published(root) == [f"{folder}/{name}" for name in names]
+    assert (root / "results" / "published" / folder / CONFIDENCES_NAME).read_bytes() == clean
+    kept.unlink()
     write_record(path, replace(record, also={}, seconds=2.0))
     assert main(["--runs", str(runs)], root) == 0
-    assert published(root) == [f"{folder}/{name}" for name in names[1:]], "those of a run that was replaced"
+    assert published(root) == [f"{folder}/{name}" for name in names[2:]], "those of a run that was replaced"
 
 
 def test_a_trial_is_its_record_alone_and_no_score_of_a_table(root, tmp_path, capsys):
