@@ -11,11 +11,10 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.tables import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
-from tasks.batch import Sentence, Split
 from tasks.data.text import parsed_rows, word_list
 from tasks.kinds import Classification, LabelledText
 from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier
-from tasks.task import Head
+from tasks.task import Head, Sentence, Split
 
 
 @dataclass

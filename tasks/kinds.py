@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from elmo.common.errors import InputError
 from results.records.metric import Metric
-from tasks.batch import Batch, FeatureBatch, Sentence
 from tasks.data.text import Offsets, Span, bioes, iob2, raw_words, span_fields, spans_of, tag_columns
 from tasks.metrics import CLASS_METRICS, SPAN_METRICS, Scores, class_scores, span_scores
-from tasks.task import Answer, HasId, Head, LabelTable, Settings, Task
+from tasks.task import Answer, Batch, FeatureBatch, HasId, Head, LabelTable, Sentence, Settings, Task
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
-from tasks.batch import PLACES, Batch, FeatureBatch, Split
 from tasks.data.text import (
     DOCUMENT_START,
     Columns,
@@ -28,7 +27,7 @@ from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, check_same_values, seqeval_scores
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
-from tasks.task import Answer, Head
+from tasks.task import PLACES, Answer, Batch, FeatureBatch, Head, Split
 
 
 @dataclass

@@ -19,7 +19,6 @@ from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from elmo.tokeniser import Tokeniser
 from results.records.metric import Grouping
-from tasks.batch import Batch, FeatureBatch, Sentence, Split
 from tasks.data.text import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
 from tasks.kinds import Classification, Classifier
 from tasks.modules.layers import (
@@ -32,7 +31,7 @@ from tasks.modules.layers import (
     masked_softmax,
     product,
 )
-from tasks.task import Head
+from tasks.task import Batch, FeatureBatch, Head, Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
 NO_LABEL = "-"  # the annotators did not agree

@@ -19,13 +19,12 @@ from torch.nn import functional
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping
-from tasks.batch import Batch, FeatureBatch, Split
 from tasks.data.text import Span, may_follow_in_iob2, raw_text, read_documents, spans_of, tokens_of, word_list
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
 from tasks.modules.crf import TagRules, best_tags, padded
 from tasks.modules.recurrence import AlternatingHighwayLstm
-from tasks.task import Answer, Head
+from tasks.task import Answer, Batch, FeatureBatch, Head, Split
 
 MARKED = re.compile(r"\*([^\s*]+)\*")  # the predicate in raw text
 INVISIBLE = "\u200b"  # the tokeniser drops it

@@ -16,12 +16,11 @@ from torch import Tensor
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from results.records.metric import Metric, Ratio
-from tasks.batch import Sentence, Split
 from tasks.data.text import TREEBANK_ESCAPES, parsed_lines, parsed_rows
 from tasks.kinds import Classification, LabelledText
 from tasks.metrics import CLASS_METRICS, Scores
 from tasks.modules.biattentive import BcnSettings, BiattentiveClassifier
-from tasks.task import Head
+from tasks.task import Head, Sentence, Split
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 NEUTRAL = LABELS.index("neutral")

@@ -26,10 +26,10 @@ from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.pretrain.word2vec import Word2VecSettings, make_vectors
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
-from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
 from tasks.running.config import typed_folds
 from tasks.running.schema import group_options
+from tasks.task import SPLITS
 
 EXAMPLE = """\
 examples:

@@ -16,9 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from tasks.batch import Batch, FeatureBatch
 from tasks.modules.layers import BiRnn, masked_softmax, product
-from tasks.task import Head
+from tasks.task import Batch, FeatureBatch, Head
 
 Span = tuple[int, int]  # first token and the one after the last, in the document
 Chains = tuple[tuple[Span, ...], ...]  # of a document: each sorted, and all in the order of their first spans

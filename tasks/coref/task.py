@@ -20,11 +20,10 @@ from torch import Tensor
 from elmo.common.errors import InputError, excerpt
 from elmo.tokeniser import sentences_of_tokens
 from results.records.metric import Grouping, Metric, Ratio
-from tasks.batch import Sentence, Split
 from tasks.coref.head import Chains, CorefSettings, EndToEndCoref, Span
 from tasks.data.text import ConllDocument, Offsets, raw_text, read_documents, span_fields, tokens_of, word_list
 from tasks.metrics import Scores, by_number
-from tasks.task import Head, Task
+from tasks.task import Head, Sentence, Split, Task
 
 UNKNOWN_GENRE = 0
 Chain = Sequence[Span]  # the mentions of one entity

@@ -17,9 +17,8 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
 from elmo.download.folder import DownloadNeeded
 from results.records.identity import differences
-from tasks.batch import SPLITS, Sentence, Split
 from tasks.data.text import json_object, parsed_lines
-from tasks.task import HasId, Task
+from tasks.task import SPLITS, HasId, Sentence, Split, Task
 
 SHIPPED = Path(__file__).parents[1] / "mini"
 MOST_NAMED = 3  # of the files that a split lacks

@@ -26,7 +26,7 @@ from elmo.common.errors import InputError, excerpt
 from elmo.common.files import utf8_lines
 from elmo.tables import table_rows
 from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
-from tasks.batch import Sentence
+from tasks.task import Sentence
 
 Parsed = TypeVar("Parsed")
 

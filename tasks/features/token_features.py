@@ -40,7 +40,6 @@ from elmo.store.shelf import LIMIT_GB, PRECISIONS, StoreUnusable, open_shelf
 from elmo.tokeniser import sentences_of_tokens
 from elmo.word_vectors import FileVectors, open_vectors
 from results.records.identity import without_folder
-from tasks.batch import PLACES, FeatureBatch, Sentence
 from tasks.features.words import (
     CharacterCnn,
     CharactersConfig,
@@ -51,6 +50,7 @@ from tasks.features.words import (
     WordVectors,
 )
 from tasks.modules.seeding import initialise
+from tasks.task import PLACES, FeatureBatch, Sentence
 
 # What readers of scores must know about a model, by the last part of its name or path.
 WARNINGS = {

@@ -22,8 +22,8 @@ from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import Located
 from elmo.word_vectors import FileVectors, open_vectors
-from tasks.batch import Sentence
 from tasks.modules.seeding import drawing_from
+from tasks.task import Sentence
 
 LONGEST_WORD = 50  # characters of a word that the character CNN reads, including the boundary marks
 NO_VECTOR = -1

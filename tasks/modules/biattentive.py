@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from elmo.common import checks
 from elmo.common.errors import InputError
-from tasks.batch import Batch, FeatureBatch
 from tasks.kinds import Classifier
 from tasks.modules.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
+from tasks.task import Batch, FeatureBatch
 
 
 @dataclass

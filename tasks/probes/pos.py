@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from elmo.common import checks
 from results.records.metric import Metric, Ratio
-from tasks.batch import Batch, FeatureBatch, Sentence, Split
 from tasks.data.text import TREEBANK_ESCAPES, Columns, column_sentences
 from tasks.kinds import tag_numbers
 from tasks.metrics import Scores
 from tasks.modules.seeding import named_seed
-from tasks.task import Head, Task
+from tasks.task import Batch, FeatureBatch, Head, Sentence, Split, Task
 
 NO_TAG = "_"  # of CoNLL-U
 OTHER_NUMBERS = re.compile(r"\d+[-.]\d+")  # of CoNLL-U's lines that are no words

@@ -21,9 +21,9 @@ from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
-from tasks.batch import SPLITS
 from tasks.probes.wsd import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
+from tasks.task import SPLITS
 
 SENTENCES = Path(elmo.__file__).parent / "pretrained" / "neighbours.txt"
 # The senses in SENTENCES, by the last line of each, counted from 1.

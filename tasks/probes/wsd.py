@@ -22,10 +22,9 @@ from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import utf8_lines
 from results.records.metric import Metric, Ratio
-from tasks.batch import Batch, FeatureBatch, Sentence, Split
 from tasks.data.text import TREEBANK_ESCAPES, is_texts, json_object, parsed_lines, span_fields
 from tasks.metrics import Scores
-from tasks.task import Head, NoSettings, Task
+from tasks.task import Batch, FeatureBatch, Head, NoSettings, Sentence, Split, Task
 from tasks.training.trainer import FitState, TaskModel, Trainer
 
 ANSWERS = ("nearest", "first")

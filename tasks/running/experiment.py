@@ -41,7 +41,6 @@ from results.records.record import (
     timestamp,
     write_record,
 )
-from tasks.batch import Split
 from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.metrics import SAME_SCORE, Scores
@@ -50,7 +49,7 @@ from tasks.running.config import Run
 from tasks.running.loggers import Logger
 from tasks.running.predict import LoadedModel, predictor
 from tasks.running.saved_model import WEIGHTS_NAME, save_weights
-from tasks.task import Task
+from tasks.task import Split, Task
 from tasks.training.trainer import FitsItself, FitState, TaskModel, Trainer
 
 FEW_STEPS = 2  # warn if an epoch has no more steps than this

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from tasks.batch import Batch, FeatureBatch
 from tasks.modules.layers import BiRnn, VariationalDropout, masked_softmax, product
-from tasks.task import Answer, Head
+from tasks.task import Answer, Batch, FeatureBatch, Head
 
 IMPOSSIBLE = -1e30  # the score of padding; finite, so that products with zero are not NaN
 

@@ -25,11 +25,10 @@ from torch import Tensor
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping, mean_of
-from tasks.batch import Sentence, Split
 from tasks.data.text import Tokens, raw_text, tokens_of
 from tasks.metrics import Scores, add_units
 from tasks.squad.head import BidafSelfAttention, SquadSettings
-from tasks.task import Head, Task
+from tasks.task import Head, Sentence, Split, Task
 
 SELECT_ON = ("files", "train_articles", "official_dev")
 QUESTION_WORDS = {

@@ -26,12 +26,11 @@ from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
-from tasks.batch import Batch, FeatureBatch
 from tasks.features.token_features import TokenFeatures, TunedGroup
 from tasks.features.words import LocatedText
 from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
-from tasks.task import Answer, Head, Task
+from tasks.task import Answer, Batch, FeatureBatch, Head, Task
 
 PRECISIONS = ("float32", "bfloat16")
 BATCHES = ("length", "random")

@@ -25,9 +25,9 @@ from results.records.example_scores import read_predictions
 from results.records.identity import PREDICTIONS_NAME
 from results.records.metric import mean_of
 from results.records.record import read_record
-from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
 from tasks.running.predict import load_model
+from tasks.task import SPLITS
 from tasks.training.trainer import Trainer
 from tests.tasks.making import ARMS, DRAWN_WORDS, arm_of, keep, model_of, run_of
 

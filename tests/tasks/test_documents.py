@@ -18,10 +18,9 @@ from results.records.example_scores import read_examples
 from results.records.identity import EXAMPLES_NAME, Identity, record_path
 from results.records.metric import mean_of
 from results.records.record import read_record
-from tasks.batch import Batch
 from tasks.features.token_features import TokenFeatures
 from tasks.metrics import Scores
-from tasks.task import NoSettings
+from tasks.task import Batch, NoSettings
 from tasks.training.trainer import TaskModel
 from tests.tasks.making import features_config
 from tests.tasks.toy_tasks import Document, Documents, Neighbours

@@ -11,7 +11,6 @@ from elmo.common.errors import InputError
 from results.records.example_scores import groups_path, read_groups, write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Grouping
-from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.data.text import Span
 from tasks.groups import correct_in, main
@@ -20,7 +19,7 @@ from tasks.running import config
 from tasks.snli import NO_PREMISE, EsimSettings, PairExample, PairReader, Snli
 from tasks.squad.task import question_word
 from tasks.srl import Srl, SrlExample, SrlSettings
-from tasks.task import NoSettings
+from tasks.task import SPLITS, NoSettings
 from tests.results.making import make_record, save
 
 SNLI = {split: [f"snli/{split}.jsonl"] for split in SPLITS}

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from tasks.batch import FeatureBatch
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref, CorefExample, CorefReader
+from tasks.task import FeatureBatch
 
 SMALL = CorefSettings(hidden=8, feedforward=12, feature=4, dropout=0.0, span_width=4, spans_per_word=0.8)
 DIM = 16
@@ -170,7 +170,7 @@ def test_settings_out_of_range(setting, value):
 LONG_STEP = """
 import resource, torch
 from tasks.coref.head import CorefSettings, EndToEndCoref
-from tasks.batch import Batch, FeatureBatch
+from tasks.task import Batch, FeatureBatch
 
 torch.set_num_threads(1)
 head = EndToEndCoref(CorefSettings(span_width=20, spans_per_word=0.3, max_sentences=None), 1474, 1, True)

@@ -10,9 +10,9 @@ from operator import attrgetter, eq
 from statistics import mean
 from typing import NamedTuple
 
-from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED
 from tasks.srl import counted_arguments, kind_of
+from tasks.task import SPLITS
 from tests.tasks.making import run_of
 
 # Where an example has its texts, by what they are.

@@ -5,9 +5,9 @@ from statistics import mean
 
 import pytest
 
-from tasks.batch import SPLITS
 from tasks.coref.task import CorefExample, read_coref, score_documents
 from tasks.data.datasets import SHIPPED
+from tasks.task import SPLITS
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import Text, alike, counts_in_card, equal, patterns, section, variety
 from tests.tasks.mini.surface_coref import FAMILY, mentions, surface_chains

@@ -13,12 +13,12 @@ import pytest
 
 from elmo.common.files import read_json
 from tasks import snli, sst5
-from tasks.batch import SPLITS
 from tasks.data.datasets import SHIPPED, DataSource
 from tasks.data.text import iob2, tokens_of
 from tasks.ner import ColumnReader, read_columns
 from tasks.squad.task import answer_scores
 from tasks.srl import kind_of
+from tasks.task import SPLITS
 from tests.tasks.making import looks_at, run_of
 from tests.tasks.mini import chance
 from tests.tasks.mini.mini_measures import (

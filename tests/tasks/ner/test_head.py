@@ -6,8 +6,8 @@ import pytest
 import torch
 from torchcrf import CRF
 
-from tasks.batch import Batch, FeatureBatch
 from tasks.ner import BiLstmCrf, NerSettings
+from tasks.task import Batch, FeatureBatch
 
 LENGTHS = torch.tensor([4, 2])
 MASK = torch.arange(4) < LENGTHS[:, None]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
+from tasks.task import SPLITS
 from tests.tasks.making import looks_at, run_of
 
 PUBLISHED = {

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from tasks.batch import SPLITS, Batch, FeatureBatch
 from tasks.probes.pos import LinearTagger, PosProbe, PosReader, PosSettings, TaggedSentence, drawn_tags
+from tasks.task import SPLITS, Batch, FeatureBatch
 from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 (the tests that run here, too)
 
 CONLLU = PosReader(word_column=1, tag_column=4, comments=True, conllu=True)

@@ -12,9 +12,8 @@ from elmo.common.errors import InputError
 from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
-from tasks.batch import FeatureBatch
 from tasks.probes.wsd import SenseInstance, SenseSentence, WsdProbe, WsdSettings
-from tasks.task import NoSettings
+from tasks.task import FeatureBatch, NoSettings
 from tests.tasks.making import DRAWN_WORDS
 
 MONEY, SLOPE, FALL = "bank%1:14:00::", "bank%1:17:01::", "fall%2:38:00::"

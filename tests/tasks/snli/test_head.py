@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.batch import Batch, FeatureBatch
 from tasks.modules.seeding import initialise
 from tasks.snli import LABELS, Esim, EsimSettings, PairReader, Snli, align, enhance
+from tasks.task import Batch, FeatureBatch
 from tests.tasks.making import run_of
 
 PREMISES, HYPOTHESES = [3, 5, 1, 4], [2, 1, 6, 4]

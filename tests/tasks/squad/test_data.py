@@ -5,10 +5,10 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from tasks.batch import SPLITS
 from tasks.data.datasets import DataSource
 from tasks.squad.head import SquadSettings
 from tasks.squad.task import Squad, SquadReader, answer_text, held_out, read_rows, read_squad
+from tasks.task import SPLITS
 from tests.tasks.making import run_of
 
 CONTEXT = "The “Great” Anglo-Saxon king of 1066, aged 66, died in 1066."

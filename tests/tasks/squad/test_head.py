@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.batch import Batch, FeatureBatch
 from tasks.squad.head import BiAttention, BidafSelfAttention, SelfAttention, SquadSettings, Trilinear, best_spans
+from tasks.task import Batch, FeatureBatch
 
 
 def softmax(scores):

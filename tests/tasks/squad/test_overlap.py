@@ -5,9 +5,9 @@ import json
 import pytest
 
 from results.records.example_scores import groups_path, read_groups
-from tasks.batch import SPLITS
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.squad.overlap import main
+from tasks.task import SPLITS
 
 SEEN = "The harbour of Elmsworth was dug by hand in 1811, and it silted up within a generation."
 CLEAN = "Nothing of this paragraph stands anywhere else, which is all that it has to offer."

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from elmo.common.errors import InputError
-from tasks.batch import Batch, FeatureBatch
 from tasks.data.text import may_follow_in_iob2
 from tasks.modules.seeding import initialise
 from tasks.srl import DeepSrl, SrlSettings
+from tasks.task import Batch, FeatureBatch
 
 TAGS = ["O", "B-A", "I-A", "B-V", "I-V"]
 LENGTHS = torch.tensor([5, 5, 3])

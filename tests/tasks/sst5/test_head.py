@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from tasks.batch import Batch, FeatureBatch
 from tasks.modules.biattentive import BcnSettings, Maxout, attend_to_self
 from tasks.modules.seeding import initialise
 from tasks.sst5 import LABELS, Sentiment, SentimentClassifier
+from tasks.task import Batch, FeatureBatch
 
 LENGTHS = [4, 1, 6]
 SETTINGS = BcnSettings(dim=7, hidden=5, maxout=[8, 6], pool=3)

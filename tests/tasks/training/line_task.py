@@ -4,9 +4,8 @@ import torch
 from torch import nn
 
 from elmo.common.progress import Reporter
-from tasks.batch import Batch, FeatureBatch
 from tasks.metrics import Scores
-from tasks.task import Head, Task
+from tasks.task import Batch, FeatureBatch, Head, Task
 from tasks.training.trainer import TaskModel, Trainer, TrainerConfig
 
 CPU = torch.device("cpu")
