@@ -11,7 +11,6 @@ import sys
 import textwrap
 import traceback
 from dataclasses import replace
-from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -26,9 +25,8 @@ from elmo.common.processes import end_with_parent
 from results.records.record import RecordConflict, RecordUnreadable
 from tasks.metrics import ScorersDisagree
 from tasks.running.config import run_config
-from tasks.running.config_errors import explain, explain_null
 from tasks.running.experiment import Ended, run
-from tasks.running.schema import add_config_dir, group_options, use_config_dir, with_configs_of
+from tasks.running.schema import add_config_dir, explain, explain_null, group_options, use_config_dir
 from tasks.sweeps import sweeper
 from tasks.sweeps.launchers import Terminated, end_children, explain_launcher, explain_stop, sigterm_as_interrupt
 from tasks.sweeps.sweeper import SuiteSweeper
@@ -143,27 +141,25 @@ def main() -> None:
     atexit.register(gc.freeze)  # Python would search all of torch for cycles at the end: 0.4 s
     try:
         with sigterm_as_interrupt(), ending_with_reader(), interrupts_kept():
-            if options.config_dir is not None:
-                use_config_dir(options.config_dir)
+            use_config_dir(options.config_dir)
             _hydra_main()
     except KeyboardInterrupt as stop:
         end_children()
         print(f"tasks.run: {explain_stop(SuiteSweeper.launching)}", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)  # as shells do
     except Exception as error:
-        explained = _explain_outside_runs(error, options.config_dir)
+        explained = _explain_outside_runs(error)
         if explained is None:
             raise
         sys.exit(f"tasks.run: {shortened(explained)}")
 
 
-def _explain_outside_runs(error: Exception, config_dir: Path | None) -> str | None:
+def _explain_outside_runs(error: Exception) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
     if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
         return explained
     if isinstance(error, CONFIG_ERRORS):
-        with with_configs_of(config_dir):
-            return explain(error, typed=sys.argv[1:])
+        return explain(error, typed=sys.argv[1:])
     if isinstance(error, InputError):  # in the file of an experiment, or the choice of cells
         return str(error)
     if isinstance(error, OSError):  # in the sweep's own folder
@@ -181,8 +177,7 @@ def _hand_to_hydra() -> argparse.Namespace:
         parser.add_argument(*option, action="store_true")
     add_config_dir(parser)
     options, others = parser.parse_known_args(sys.argv[1:])
-    configs = ["--config-dir", str(options.config_dir)] if options.config_dir is not None else []
-    sys.argv[1:] = ["--multirun"] * (options.multirun or options.plan) + configs + others
+    sys.argv[1:] = ["--multirun"] * (options.multirun or options.plan) + others
     return options
 
 

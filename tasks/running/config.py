@@ -47,8 +47,7 @@ from tasks.features.token_features import (
     features_fingerprint,
     features_recipes,
 )
-from tasks.running.config_errors import explain
-from tasks.running.schema import RunSchema, RunSettings, compose_config, group_options, with_configs_of
+from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, group_options, with_configs_of
 from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
 

@@ -1,31 +1,52 @@
-"""Schema of the config tree, and how the tree is composed.
+"""The config tree: its schema, how it is composed, files typed by their paths, and what its errors mean.
 
 The YAML files under conf/ fill in these dataclasses. Hydra rejects a key or a type that is not here.
+
+Hydra imports and calls what a config names, so everything under conf/ and --config-dir is trusted like code. A dataset
+file, data=PATH.yaml, is not trusted: nothing in it is resolved, and all of it is put under `data`, where the schema
+defines every key.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from hydra import compose, initialize_config_module
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from elmo.common import checks
+from elmo.common import checks, config_errors
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
+from results.experiments import SUFFIX
 from tasks.data.datasets import DataConfig
 from tasks.features.token_features import FeaturesConfig, StoreConfig
-from tasks.running import typed_files
 from tasks.training.trainer import TrainerConfig
+
+DEEPEST = 10  # levels of nesting in a dataset file; a dataset has four
+
+# How to choose a file of one's own, by group.
+OWN_FILES = {
+    "data": "A file of your own is data=PATH.yaml.",
+    "experiment": "A file of your own is experiment=PATH.toml.",
+    "task": "For DIR/task/NAME.yaml of your own, add --config-dir DIR.",
+    "features": "For DIR/features/NAME.yaml of your own, add --config-dir DIR.",
+}
 
 
 @dataclass
@@ -70,7 +91,7 @@ class RunSchema(RunSettings):
 
     Attributes:
         datasets: the task's part of the datasets that every task has (mini, paper), by name.
-        dataset_file: the file of data=PATH.yaml; tasks/running/typed_files.py sets it.
+        dataset_file: the file of data=PATH.yaml; `TypedFiles` sets it.
     """
 
     task: dict[str, Any] = MISSING
@@ -82,8 +103,49 @@ class RunSchema(RunSettings):
     also: list[str] = field(default_factory=list)
 
 
+class TypedFiles(ConfigSource):
+    """Hydra's config source for data=PATH.yaml and experiment=PATH.toml; names are in conf/ and --config-dir."""
+
+    @staticmethod
+    def scheme() -> str:  # noqa: D102
+        return "typed-file"
+
+    def is_config(self, config_path: str) -> bool:  # noqa: D102
+        group, _, path = config_path.partition("/")
+        return path.endswith({"data": ".yaml", "experiment": SUFFIX}.get(group, "/"))
+
+    def load_config(self, config_path: str) -> ConfigResult:  # noqa: D102
+        group, _, path = config_path.partition("/")
+        if group == "data":
+            content: dict[str, Any] = {"dataset_file": path, "data": read_dataset(path)}
+        else:
+            content = {"hydra": {"sweeper": {"experiment": path}}}
+        return ConfigResult(self.provider, path, OmegaConf.create(content), header={"package": "_global_"})
+
+    def is_group(self, config_path: str) -> bool:  # noqa: D102
+        return False
+
+    def available(self) -> bool:  # noqa: D102
+        return True
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: D102
+        return []
+
+
+class SearchPath(SearchPathPlugin):
+    """Puts typed files before all folders: Hydra would read data=mini.yaml from conf/data/mini.yaml."""
+
+    config_dir: ClassVar[Path | None] = None  # a user's folder, see `use_config_dir`
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: D102
+        search_path.prepend("tasks", f"{TypedFiles.scheme()}://")
+        if self.config_dir is not None:
+            search_path.append("command-line", f"file://{self.config_dir.absolute()}")
+
+
 ConfigStore.instance().store(name="schema", node=RunSchema)
-typed_files.register()
+for plugin in (TypedFiles, SearchPath):
+    Plugins.instance().register(plugin)
 # ${home:PATH} expands a leading ~ in the paths that Hydra itself uses.
 OmegaConf.register_new_resolver("home", lambda path: str(expanded(path, "runs_dir")), replace=True)
 
@@ -96,13 +158,16 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
         return compose("config", list(overrides))
 
 
-def use_config_dir(folder: Path) -> None:
-    """Lets data=NAME choose what the folder's tasks have under `datasets`.
+def use_config_dir(folder: Path | None) -> None:
+    """Lets Hydra find the configs of a user's folder, and data=NAME choose what its tasks have under `datasets`.
 
     Raises:
         InputError: it is no folder, or has a config with the name of one of the suite, which Hydra would use instead,
             silently.
     """
+    SearchPath.config_dir = None
+    if folder is None:
+        return
     if not folder.is_dir():
         raise InputError(f"--config-dir {folder}: expected a folder of configs, found none. Check the path")
     for mine in sorted(folder.glob("**/*.yaml")):
@@ -113,6 +178,7 @@ def use_config_dir(folder: Path) -> None:
                 f"--config-dir {folder}: {name}: expected a name that the suite does not use, found one of its own. "
                 "Rename the file, and `name` in it"
             )
+    SearchPath.config_dir = folder
     of_files = {*group_options("data"), *(file.stem for file in folder.glob("data/*.yaml"))}
     for task in folder.glob("task/*.yaml"):
         with suppress(yaml.YAMLError, OSError, ValueError):  # Hydra finds the same if the run needs this task
@@ -128,12 +194,15 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
         yield
         return
     use_config_dir(folder)
-    with typed_files.searching(folder), initialize_config_module(CONF, version_base="1.3"):
-        yield
+    try:
+        with initialize_config_module(CONF, version_base="1.3"):
+            yield
+    finally:
+        SearchPath.config_dir = None
 
 
 def add_config_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds the option --config-dir, which Hydra's own command line has, to another command."""
+    """Adds the option --config-dir to a command."""
     about = "a folder with your configs, trusted like code: its YAML may call functions"
     parser.add_argument("--config-dir", metavar="DIR", type=Path, help=about)
 
@@ -141,3 +210,101 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
 def group_options(group: str) -> list[str]:
     """The names to choose from in a group of conf/, such as "task"."""
     return sorted(Path(file.name).stem for file in files(CONF).joinpath(group).iterdir())
+
+
+def read_dataset(given: str) -> dict[str, Any]:
+    """Reads a dataset file; `name` defaults to the file's name. Hydra checks keys and types.
+
+    Raises:
+        ConfigCompositionException: the file cannot be read, or contains what only a trusted config may contain.
+    """
+    path = Path(given).expanduser()
+    if not path.is_file():
+        raise _refused(given, f"expected a file, found none. A dataset by name is data={path.stem}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        _check_structure(given, text)
+        values = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        found = " ".join(str(error).replace('"<unicode string>"', path.name).split())
+        raise _refused(given, f"expected YAML, found: {found}. Correct the file") from None
+    if not isinstance(values, dict):
+        found = "nothing" if values is None else type(values).__name__
+        raise _refused(given, f"expected keys and values, found {found}. Correct the file")
+    if re.search(r"^\s*#\s*@package", text, re.MULTILINE):
+        raise _refused(given, "expected a dataset, found a line with @package. Remove it")
+    if reference := re.search(r"\$\{[^}]{0,78}\}?", str(values)):
+        raise _refused(given, f"expected plain values, found {reference[0]!r}. Write the value itself")
+    if not values.get("task"):
+        raise _refused(given, "expected `task`, the task that it is for, found none. Add it")
+    name = values.setdefault("name", path.stem)
+    if isinstance(name, bool):
+        raise _refused(
+            given, f"name: expected text, found {name}: YAML reads yes, no, on, off so. Put quotes around it"
+        )
+    if name in ("", "???"):
+        raise _refused(given, f"name: expected the dataset's name, or none for the file's, found {name!r}. Correct it")
+    if f"{name}.yaml" in [file.name for file in (files(CONF) / "data").iterdir()]:
+        raise _refused(given, f"name: {name} is a dataset of the suite. Give yours another name")
+    return values
+
+
+def _check_structure(given: str, text: str) -> None:
+    """Rejects aliases and deep nesting, which can fill all memory or take hours."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+            found = "an alias" if depth <= DEEPEST else f"more than {DEEPEST} levels"
+            raise _refused(given, f"expected keys and values of a dataset, found {found}. Write it out")
+
+
+def _refused(given: str, reason: str) -> ConfigCompositionException:
+    return ConfigCompositionException(f"data={given}: {reason}")
+
+
+def explain(error: Exception, where: str = "", typed: Sequence[str] = ()) -> str:
+    """Explains an error of Hydra or OmegaConf in one or two lines.
+
+    Args:
+        error: the error.
+        where: the part of the tree that it is about, such as "task"; empty for the whole tree.
+        typed: the overrides, among them the task and the features, whose keys are known.
+    """
+    explained = config_errors.explain(error, lambda parent: _known_keys(parent, typed), where)
+    if isinstance(error, MissingConfigException):
+        group = (error.missing_cfg_file or "").partition("/")[0]
+        return " ".join(filter(None, (explained, OWN_FILES.get(group))))
+    return explained
+
+
+def explain_null(error: Exception, typed: Sequence[str]) -> str | None:
+    """Explains two plain errors of Hydra about null in the wrong place; returns None for any other error.
+
+    Args:
+        error: the error.
+        typed: the overrides; Hydra does not say which of them it is about.
+    """
+    if isinstance(error, AssertionError) and "Unexpected type for root: NoneType" in str(error):
+        keys = [key for key in (override.partition("=")[0].lstrip("+") for override in typed) if key.count(".") > 1]
+        return (
+            f"{', '.join(keys) or 'a setting'}: expected a part that the run has, found null above it, as above "
+            "features.characters.dim with task=sst5. Leave the setting out; a sweep over tasks or features with and "
+            "without the part needs two commands"
+        )
+    if isinstance(error, ValueError) and "Config group override must be" in str(error):
+        return "a group of settings cannot be null, as in task=null; name one of its choices, as in task=ner"
+    return None
+
+
+def _known_keys(parent: str, typed: Sequence[str]) -> list[str]:
+    if parent.endswith(".source"):
+        return []  # its class may accept more than its YAML sets
+    chosen = [override.partition(",")[0] for override in typed if override.startswith(("task=", "features="))]
+    try:
+        tree = compose_config(chosen)
+    except HydraException:  # a mistake in one of them
+        tree = compose_config([])
+    node = OmegaConf.select(tree, parent)
+    keys = [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else []
+    return keys if parent else [*keys, "experiment"]  # a group that is not in the tree

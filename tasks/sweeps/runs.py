@@ -20,7 +20,7 @@ from results.experiments import Cell, as_typed, load_experiment, sweep_name
 from results.records.progress import Manifest
 from results.records.record import timestamp
 from tasks.running.config import Run, run_config
-from tasks.running.config_errors import explain
+from tasks.running.schema import explain
 
 NUMBER = re.compile(r"(seed|fold)=(\d+)")
 USED = re.compile(r"\$\{[^}]*\b(seed|fold)\}")  # by another setting

@@ -37,9 +37,9 @@ print(sklearn.metrics.f1_score([1, 1], [1, 0]))
 )
 def test_options_may_stand_anywhere(words, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tasks.run", *words, "--plan"])
-    assert _hand_to_hydra().plan
-    parsed = get_args(sys.argv[1:])
-    assert (parsed.multirun, parsed.config_dir, parsed.overrides) == (True, "mine", ["seed=1,2", "limit=4"])
+    options, parsed = _hand_to_hydra(), get_args(sys.argv[1:])
+    assert (options.plan, options.config_dir) == (True, Path("mine"))
+    assert (parsed.multirun, parsed.overrides) == (True, ["seed=1,2", "limit=4"])
 
 
 def test_tasks_text_reads_the_configs_of_a_folder(place, capsys):
