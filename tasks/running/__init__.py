@@ -1,1 +1,1 @@
-"""Runs: configuration and its errors, plan, experiment, loggers; saved models, predictions, export of text."""
+"""Runs: configuration and its errors, experiment, loggers; trained models and their predictions."""

@@ -47,8 +47,7 @@ from tasks.metrics import SAME_SCORE, Scores
 from tasks.modules.recurrence import kernels_for
 from tasks.running.config import Run
 from tasks.running.loggers import Logger
-from tasks.running.predict import LoadedModel, predictor
-from tasks.running.saved_model import WEIGHTS_NAME, save_weights
+from tasks.running.predict import WEIGHTS_NAME, LoadedModel, predictor, save_weights
 from tasks.task import Split, Task
 from tasks.training.trainer import FitsItself, FitState, TaskModel, Trainer
 

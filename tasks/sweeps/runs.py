@@ -1,12 +1,20 @@
-"""The runs that a command stands for: their configs, and the list of them that `python -m results.status` reads."""
+"""The runs that a command stands for: their configs, what they need and do not find, and the plan of --plan."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -15,15 +23,23 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from elmo.common.errors import InputError
-from results.experiments import Cell, as_typed, load_experiment, sweep_name
+from elmo.common.device import choose_device
+from elmo.common.durations import duration
+from elmo.common.errors import InputError, shortened
+from elmo.common.files import size_in_words
+from elmo.download.folder import DownloadNeeded, without_downloads
+from results.experiments import Cell, as_typed, equal_runs, load_experiment, sweep_name
+from results.records.identity import is_name
 from results.records.progress import Manifest
 from results.records.record import timestamp
+from tasks.data.datasets import DataSource
+from tasks.features.token_features import FrozenConfig, TransformerConfig
 from tasks.running.config import Run, run_config
 from tasks.running.schema import explain
 
 NUMBER = re.compile(r"(seed|fold)=(\d+)")
 USED = re.compile(r"\$\{[^}]*\b(seed|fold)\}")  # by another setting
+MIXING = {field.name for field in fields(FrozenConfig)}  # settings of frozen layers that open nothing
 
 
 def typed_words(config: DictConfig) -> list[str]:
@@ -142,3 +158,151 @@ def _config_dir(config: DictConfig) -> list[str]:
     """The option --config-dir as it was typed, with the absolute path of its folder."""
     typed = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
     return [word for path in typed for word in ("--config-dir", path)]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What runs need and do not find.
+
+    Attributes:
+        missing: why -> the numbers of the runs that lack it.
+        downloads: name -> bytes to download; None if their number is not known.
+    """
+
+    missing: Mapping[str, set[int]]
+    downloads: Mapping[str, int | None]
+
+    @property
+    def lacking(self) -> set[int]:
+        """The numbers of the runs that lack something."""
+        return set().union(*self.missing.values())
+
+    def message(self, total: int) -> str:
+        """All that is missing, a line or block each; `total` is the number of runs."""
+        head = f"{len(self.lacking)} of {total} runs lack what they need. Nothing was started:"
+        return "\n".join([head, *(f"  {reason}".replace("\n", "\n    ") for reason in self.missing)])
+
+
+def needs_of(runs: Mapping[str, Run | str], here: bool, download: bool) -> Needs:
+    """Looks once for each thing that the runs need.
+
+    Args:
+        runs: the runs by their overrides, or why one is rejected.
+        here: whether they run on this machine, and so need its device.
+        download: downloads what can be, so that it is there before the first run; otherwise it is listed.
+    """
+    looks: dict[Hashable, Callable[[], object]] = {}
+    users = defaultdict[Hashable, set[int]](set)
+    missing, downloads = defaultdict[str, set[int]](set), dict[str, int | None]()
+    for number, (overrides, run) in enumerate(runs.items()):
+        if isinstance(run, str):
+            missing[shortened(f"{overrides}: {run}")].add(number)
+            continue
+        for key, look in _looks(run, here, download):
+            looks.setdefault(key, look)
+            users[key].add(number)
+    first: dict[Hashable, str] = {}  # why files of a dataset are missing: one line for all of its folds
+    with nullcontext() if download else without_downloads():
+        for key, look in looks.items():
+            try:
+                look()
+            except DownloadNeeded as error:
+                downloads[error.name] = error.size
+            except (InputError, OSError) as error:
+                kind = key.dataset if isinstance(key, _Files) else key
+                missing[first.setdefault(kind, shortened(str(error)))] |= users[key]
+    return Needs(missing, downloads)
+
+
+class _Files(NamedTuple):
+    """The files of a dataset, or of one of its folds."""
+
+    dataset: str
+    data_dir: Path
+    splits: str
+
+
+def _looks(run: Run, here: bool, download: bool) -> Iterator[tuple[Hashable, Callable[[], object]]]:
+    """How to look for each thing that a run needs, by what is looked for."""
+    data, features = run.data, run.features
+    # Readers differ, and folds in their files; the rest is the same for all runs on the files of a dataset.
+    whole = repr((data.name, data.documents, data.shipped, data.hub, None if data.folds else data.splits))
+    yield _Files(whole, run.data_dir, repr(data.splits)), lambda: DataSource(data, run.data_dir).check_there(download)
+    for other in run.also:
+        further = DataSource(other.data, run.data_dir, used=("test",))
+        yield (repr(other.data), run.data_dir), lambda further=further: further.check_there(download)  # type: ignore[misc]
+    if features.words is not None:
+        yield features.words.vectors, features.words.open_vectors
+    for part in features.all_frozen().values():
+        own = {field.name: getattr(part, field.name) for field in fields(part) if field.name not in MIXING}
+        yield repr(own), lambda part=part: _open(part, download)  # type: ignore[misc]
+    yield (features.name, features.elmo and features.elmo.weights), features.check_weights
+    if here:
+        yield ("device", run.device), lambda: choose_device(run.device)
+    yield ("runs_dir", run.runs_dir), lambda: _check_writable("runs_dir", run.runs_dir)
+    if (store := run.store.folder()) is not None:
+        yield ("store.path", store), lambda: _check_writable("store.path", store)
+
+
+def _open(part: FrozenConfig, download: bool) -> None:
+    if not download and isinstance(part, TransformerConfig) and is_name("transformer", part.model):
+        from huggingface_hub import try_to_load_from_cache
+
+        if not isinstance(try_to_load_from_cache(part.model, "config.json"), str):
+            raise DownloadNeeded(part.model, None)
+    part.fingerprint()
+
+
+def _check_writable(setting: str, folder: Path) -> None:
+    there = _nearest(folder)
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise InputError(
+            f"{setting}={folder}: expected a folder to write to, found {there}, which is none. Use another"
+        )
+
+
+def plan_lines(
+    configs: Mapping[str, Run | str], to_do: Collection[Path], needs: Needs, at_once: int | None
+) -> Iterator[str]:
+    """The lines of a plan.
+
+    Args:
+        configs: the runs by their overrides, or why one is rejected.
+        to_do: the records that are still to be written.
+        needs: what they need and do not find.
+        at_once: how many run at the same time; None if a cluster decides it.
+    """
+    runs = [run for run in configs.values() if isinstance(run, Run)]
+    left = [run for run in runs if run.path.absolute() in to_do]
+    together = f", {at_once} at a time" if len(left) > 1 and at_once else ""
+    yield f"runs       {len(configs)}: {len(runs) - len(left)} have a record, {len(left)} are to do{together}"
+    equal = equal_runs({run.runs_dir for run in left}, [run.identity for run in left])
+    times = [fmean(item.record.seconds or 0.0 for item in items) for items in equal if items]
+    if times:
+        environments = [item.record.environment for items in equal for item in items]
+        devices = " and ".join(sorted({own.device for own in environments if own is not None}))
+        rest = f"; of the other {len(left) - len(times)} none is recorded" if len(times) < len(left) else ""
+        about = f"about {duration(sum(times) / min(at_once or 1, len(times)))} for {len(times)} runs"
+        yield f"time       {about}, as long as equal ones took on {devices}{rest}"
+    elif left:
+        yield "time       not known: no equal run is recorded here or published"
+    for folder in sorted({run.runs_dir for run in left}):
+        sizes = [sum(path.stat().st_size for path in items[0].path.parent.iterdir()) for items in equal if items]
+        about = f"about {size_in_words(fmean(sizes) * len(left))} of records" if sizes else "records"
+        yield f"disk       {about} in {folder}; {_free(folder)} free"
+    for folder, most in sorted({(own, run.store.limit_gb) for run in left if (own := run.store.folder())}):
+        yield f"disk       at most {most:g} GB of frozen layers in {folder} (store.limit_gb); {_free(folder)} free"
+    for name, size in needs.downloads.items():
+        yield f"download   {name}, {'size not known' if size is None else size_in_words(size)}"
+    yield from (f"missing    {reason}" for reason in needs.missing)
+    if not needs.missing:
+        yield "missing    nothing" + " but what is downloaded before the first run" * bool(needs.downloads)
+
+
+def _free(folder: Path) -> str:
+    return size_in_words(shutil.disk_usage(_nearest(folder)).free)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())

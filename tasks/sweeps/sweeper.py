@@ -36,10 +36,9 @@ from results.records.record import RecordConflict, RecordUnreadable, read_record
 from tasks.running.config import NOT_IN_FINGERPRINT, Run
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice_after_sweep
-from tasks.running.saved_model import WEIGHTS_NAME
+from tasks.running.predict import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
-from tasks.sweeps.needs import needs_of, plan_lines
-from tasks.sweeps.runs import cells_in, configs_of, manifest_of, runs_in, typed_words
+from tasks.sweeps.runs import cells_in, configs_of, manifest_of, needs_of, plan_lines, runs_in, typed_words
 
 # Hydra accepts plugins only by names below hydra_plugins, so the sweeper is known to it under such a name. A package of
 # that name at the top of the repository would have no other purpose.

@@ -15,7 +15,7 @@ from tasks.data.datasets import DataSource
 from tasks.data.text import raw_items
 from tasks.ner import ColumnReader, read_columns
 from tasks.probes.wsd import read_first_senses, read_sentences
-from tasks.running.saved_model import load_weights, save_weights
+from tasks.running.predict import load_weights, save_weights
 from tasks.running.schema import read_dataset
 from tasks.snli import EsimSettings, PairReader, Snli
 from tasks.squad.task import SquadReader, read_squad

@@ -13,7 +13,7 @@ from tasks.data.datasets import look_at
 from tasks.features.token_features import ElmoConfig, FeaturesConfig, TokenFeatures
 from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.running.config import run_config
-from tasks.running.saved_model import WEIGHTS_NAME, save_weights
+from tasks.running.predict import WEIGHTS_NAME, save_weights
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TaskModel
 

@@ -14,7 +14,7 @@ from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures, TransformerConfig
 from tasks.ner import Ner
 from tasks.running.experiment import WEIGHTS_NAME
-from tasks.running.saved_model import load_weights
+from tasks.running.predict import load_weights
 from tests.elmo.sources import tiny_transformers
 from tests.tasks.making import SMALL, run_of
 

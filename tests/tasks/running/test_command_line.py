@@ -12,8 +12,8 @@ import tasks.run
 from elmo.common.errors import InputError
 from tasks.groups import main as groups
 from tasks.run import _hand_to_hydra
-from tasks.running.export_text import main as export_text
 from tasks.running.schema import with_configs_of
+from tasks.text import main as export_text
 
 RUN = """
 import sys

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tasks.data.datasets import SHIPPED
-from tasks.running.export_text import main
+from tasks.text import main
 
 
 def printed(capsys, *settings):

@@ -9,8 +9,7 @@ import torch
 from elmo import InputError, random_bilm, save_bilm
 from tasks.data.datasets import SHIPPED
 from tasks.features.token_features import TokenFeatures
-from tasks.running.predict import load_model
-from tasks.running.saved_model import load_weights
+from tasks.running.predict import load_model, load_weights
 from tasks.training.trainer import TaskModel
 from tests.tasks.making import ELMO, change, keep, run_of
 

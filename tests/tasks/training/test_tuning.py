@@ -8,7 +8,7 @@ from torch import nn
 
 from elmo import InputError
 from tasks.features.token_features import ElmoConfig, TokenFeatures, TunedGroup, TuningConfig
-from tasks.running.saved_model import load_weights, save_weights
+from tasks.running.predict import load_weights, save_weights
 from tasks.training.trainer import OPTIMIZERS, TaskModel
 from tests.tasks.making import ELMO, run_of
 from tests.tasks.training.test_trainer import Lengths, Line, LineHead, fit
