@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
@@ -29,10 +30,7 @@ class TableReader:
 
     text: str = "text"
     label: str = "label"
-    tokenise: str = "ptb"
-
-    def __post_init__(self) -> None:
-        checks.one_of(get_args(Tokenise), "data.reader.tokenise", self.tokenise)
+    tokenise: Annotated[str, partial(checks.one_of, get_args(Tokenise))] = "ptb"
 
 
 class Texts:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from elmo.common import checks
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
 from tasks.data.text import (
@@ -27,6 +26,7 @@ from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, check_same_values, seqeval_scores
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
+from tasks.settings import Dropout, Layers, Width
 from tasks.task import PLACES, Answer, Batch, FeatureBatch, Head, Split
 
 
@@ -72,16 +72,10 @@ def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: Colum
 class NerSettings:
     """The sizes of the head: LSTM width per direction, layers, dropout between and after them and of their input."""
 
-    hidden: int = 200
-    layers: int = 2
-    dropout: float = 0.5
-    input_dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        checks.width("task.hidden", self.hidden)
-        checks.count(checks.MOST_LAYERS, "task.layers", self.layers)
-        checks.dropout("task.dropout", self.dropout)
-        checks.dropout("task.input_dropout", self.input_dropout)
+    hidden: Width = 200
+    layers: Layers = 2
+    dropout: Dropout = 0.5
+    input_dropout: Dropout = 0.0
 
 
 class BiLstmCrf(Head):

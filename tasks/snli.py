@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.common import checks
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from elmo.tokeniser import Tokeniser
@@ -31,6 +30,7 @@ from tasks.modules.layers import (
     masked_softmax,
     product,
 )
+from tasks.settings import Dropout, Width
 from tasks.task import Batch, FeatureBatch, Head, Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -106,13 +106,9 @@ class EsimSettings:
         hypothesis_only: whether every premise is replaced by a full stop: this measures what hypotheses alone predict.
     """
 
-    hidden: int = 300
-    dropout: float = 0.5
+    hidden: Width = 300
+    dropout: Dropout = 0.5
     hypothesis_only: bool = False
-
-    def __post_init__(self) -> None:
-        checks.width("task.hidden", self.hidden)
-        checks.dropout("task.dropout", self.dropout)
 
 
 def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_mask: Tensor) -> tuple[Tensor, Tensor]:

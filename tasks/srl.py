@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping
 from tasks.data.text import Span, may_follow_in_iob2, raw_text, read_documents, spans_of, tokens_of, word_list
@@ -24,6 +23,7 @@ from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
 from tasks.modules.crf import TagRules, best_tags, padded
 from tasks.modules.recurrence import AlternatingHighwayLstm
+from tasks.settings import Dropout, Layers, Width
 from tasks.task import Answer, Batch, FeatureBatch, Head, Split
 
 MARKED = re.compile(r"\*([^\s*]+)\*")  # the predicate in raw text
@@ -84,16 +84,10 @@ class SrlSettings:
         recurrent_dropout: of the states, with one mask for all steps of a sentence.
     """
 
-    hidden: int = 300
-    layers: int = 8
-    flag_dim: int = 100
-    recurrent_dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        checks.width("task.hidden", self.hidden)
-        checks.count(checks.MOST_LAYERS, "task.layers", self.layers)
-        checks.width("task.flag_dim", self.flag_dim)
-        checks.dropout("task.recurrent_dropout", self.recurrent_dropout)
+    hidden: Width = 300
+    layers: Layers = 8
+    flag_dim: Width = 100
+    recurrent_dropout: Dropout = 0.1
 
 
 class FlagEmbedding(nn.Embedding):

@@ -21,6 +21,7 @@ from elmo.common.device import upload
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric, mean_of
 from tasks.metrics import Scores, by_casing, by_number
+from tasks.settings import check_ranges
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
@@ -170,6 +171,8 @@ class Task(ABC, Generic[Example, Settings]):
     def __init__(self, settings: Settings, reader: Any) -> None:  # noqa: ANN401 (of `reader_type`)
         self.settings = settings
         self.reader = reader
+        check_ranges("task", settings)
+        check_ranges("data.reader", reader)
 
     @abstractmethod
     def read(self, path: Path, split: Split) -> list[Example]:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from elmo.common import checks
 from elmo.common.errors import InputError
 from tasks.modules.layers import BiRnn, masked_softmax, product
+from tasks.settings import AtLeastOne, Dropout, Layers, NotNegative, Width
 from tasks.task import Batch, FeatureBatch, Head
 
 Span = tuple[int, int]  # first token and the one after the last, in the document
@@ -330,24 +330,18 @@ class CorefSettings:
         mention_weight: weight of the loss of mentions, which is there only if the data have singletons.
     """
 
-    hidden: int = 200
-    layers: int = 1
-    feedforward: int = 150
-    feature: int = 20
-    dropout: float = 0.2
-    span_width: int = 10
+    hidden: Width = 200
+    layers: Layers = 1
+    feedforward: Width = 150
+    feature: Width = 20
+    dropout: Dropout = 0.2
+    span_width: Width = 10
     spans_per_word: float = 0.4
-    antecedents: int = 250
-    max_sentences: int | None = 50
-    mention_weight: float = 1.0
+    antecedents: Width = 250
+    max_sentences: AtLeastOne | None = 50
+    mention_weight: NotNegative = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "feedforward", "feature", "span_width", "antecedents"):
-            checks.width(f"task.{name}", getattr(self, name))
-        checks.count(checks.MOST_LAYERS, "task.layers", self.layers)
-        checks.dropout("task.dropout", self.dropout)
-        checks.at_least(1, "task.max_sentences", self.max_sentences)
-        checks.at_least(0, "task.mention_weight", self.mention_weight)
         if not 0 < self.spans_per_word <= self.span_width:
             raise InputError(
                 f"task.spans_per_word: expected more than 0 and at most task.span_width={self.span_width}, found "

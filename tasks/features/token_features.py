@@ -10,10 +10,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ from tasks.features.words import (
     WordVectors,
 )
 from tasks.modules.seeding import initialise
+from tasks.settings import AtLeastZero, Dropout, NotNegative, Positive, check_ranges
 from tasks.task import PLACES, FeatureBatch, Sentence
 
 # What readers of scores must know about a model, by the last part of its name or path.
@@ -72,18 +73,16 @@ class TuningConfig:
             starts all.
     """
 
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     decay: float = 0.4
-    warmup: float = 0.1
-    unfreeze: int = 1
+    warmup: Dropout = 0.1
+    unfreeze: AtLeastZero = 1
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
-        checks.positive(f"{key}.lr", self.lr)
-        checks.at_least(0, f"{key}.unfreeze", self.unfreeze)
+        check_ranges(key, self)
         if not 0 < self.decay <= 1:
             raise InputError(f"{key}.decay: expected more than 0 and at most 1, found {self.decay}")
-        checks.dropout(f"{key}.warmup", self.warmup)
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,10 @@ class FrozenConfig(ABC):
 
     places: list[str] = field(default_factory=lambda: ["input"])
     layers: str = "mix"
-    l2: float = 0.001
+    l2: NotNegative = 0.001
     layer_norm: bool = False
-    dropout: float = 0.5
-    precision: str = "float16"
+    dropout: Dropout = 0.5
+    precision: Annotated[str, partial(checks.one_of, PRECISIONS)] = "float16"
     context: str = controls.WHOLE
     by_sentence: bool = False
     warning: str = ""
@@ -152,9 +151,7 @@ class FrozenConfig(ABC):
             raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, each once, found {self.places}")
         if not re.fullmatch("mix|last|0|[1-9][0-9]*", self.layers):
             raise InputError(f"{key}.layers: expected mix, last or the number of a layer, found {self.layers!r}")
-        checks.one_of(PRECISIONS, f"{key}.precision", self.precision)
-        checks.at_least(0, f"{key}.l2", self.l2)
-        checks.dropout(f"{key}.dropout", self.dropout)
+        check_ranges(key, self)
         if not controls.CONTEXTS.fullmatch(self.context):
             raise InputError(
                 f"{key}.context: expected whole, isolated, permuted or windowK, such as window1, found {self.context!r}"
@@ -206,15 +203,12 @@ class ElmoConfig(FrozenConfig):
     weights: str = "small"
     untrained: bool = False
     untrained_seed: int = 0
-    control: str | None = None
-    draw: int | None = 0
+    control: Annotated[str, partial(checks.one_of, tuple(controls.CONTROLS))] | None = None
+    draw: AtLeastZero | None = 0
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range."""
         super().check(key)
-        if self.control is not None:
-            checks.one_of(tuple(controls.CONTROLS), f"{key}.control", self.control)
-            checks.at_least(0, f"{key}.draw", self.draw)
         if self.untrained if self.control else self.draw != 0:
             raise InputError(
                 f"{key}: expected a draw with a control alone, as in features=elmo_matched, and no control of "
@@ -271,17 +265,15 @@ class TransformerConfig(FrozenConfig):
 
     enabled: bool = True
     model: str = "bert-base-cased"
-    pooling: str = "first"
+    pooling: Annotated[str, partial(checks.one_of, POOLINGS)] = "first"
     window: int = WINDOW
-    overlap: int = OVERLAP
+    overlap: AtLeastZero = OVERLAP
     # As BERT is tuned: low rates, and all layers at once.
     tuning: TuningConfig = field(default_factory=lambda: TuningConfig(lr=2e-5, decay=0.95, unfreeze=0))
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range."""
         super().check(key)
-        checks.one_of(POOLINGS, f"{key}.pooling", self.pooling)
-        checks.at_least(0, f"{key}.overlap", self.overlap)
         if self.window <= self.overlap:
             raise InputError(f"{key}.window: expected more than the overlap, {self.overlap}, found {self.window}")
 
@@ -359,13 +351,12 @@ class StoreConfig:
     """
 
     path: str | None = None
-    limit_gb: float = LIMIT_GB
-    memory_gb: float = MEMORY_GB
+    limit_gb: NotNegative = LIMIT_GB
+    memory_gb: NotNegative = MEMORY_GB
 
     def check(self) -> None:
         """Raises an InputError for a value out of range."""
-        for name in ("limit_gb", "memory_gb"):
-            checks.at_least(0, f"store.{name}", getattr(self, name))
+        check_ranges("store", self)
         self.folder()
 
     def folder(self) -> Path | None:
@@ -388,13 +379,15 @@ class FeaturesConfig:
     elmo: ElmoConfig | None = None
     transformer: TransformerConfig | None = None
     frozen: dict[str, SourceConfig] = field(default_factory=dict)
-    dropout: float = 0.0
+    dropout: Dropout = 0.0
 
     def check(self) -> None:
         """Raises an InputError for a value out of range."""
-        for part in (self.words, self.characters):
-            if part is not None:
-                part.check()
+        check_ranges("features", self)
+        if self.words is not None:
+            self.words.check()
+        if self.characters is not None:
+            check_ranges("features.characters", self.characters)
         for name in self.frozen:
             if not name.isidentifier() or hasattr(nn.ModuleDict, name):
                 raise InputError(f"features.frozen.{name}: expected another name, of letters, digits and _")
@@ -403,7 +396,6 @@ class FeaturesConfig:
         at_input = any("input" in frozen.places for frozen in self.all_frozen().values())
         if not (self.words or self.characters or at_input):
             raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
-        checks.dropout("features.dropout", self.dropout)
 
     def check_weights(self) -> None:
         """Raises an InputError for features=masked with a biLM: its scores would be listed as those of a masked LM."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from typing import ClassVar, cast
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from elmo.common.progress import Reporter
 from elmo.store.cached_layers import Located
 from elmo.word_vectors import FileVectors, open_vectors
 from tasks.modules.seeding import drawing_from
+from tasks.settings import Dropout, Width, check_ranges
 from tasks.task import Sentence
 
 LONGEST_WORD = 50  # characters of a word that the character CNN reads, including the boundary marks
@@ -142,19 +143,17 @@ class WordsConfig:
 
     recipe: ClassVar[int] = 1
     vectors: str | None = "glove-6b-50d"
-    dim: int = 50
+    dim: Width = 50
     lowercase: bool = True
     trainable: bool = True
-    unknown: str = "drawn"
+    unknown: Annotated[str, partial(checks.one_of, UNKNOWN)] = "drawn"
     casing: bool = False
-    dropout: float = 0.0
+    dropout: Dropout = 0.0
     enabled: bool = True
 
     def check(self) -> None:
         """Raises an InputError for a value out of range."""
-        checks.width("features.words.dim", self.dim)
-        checks.one_of(UNKNOWN, "features.words.unknown", self.unknown)
-        checks.dropout("features.words.dropout", self.dropout)
+        check_ranges("features.words", self)
         if self.unknown == "zero" and not self.vectors:
             raise InputError(
                 "features.words.unknown=zero: expected pretrained vectors, found features.words.vectors=null"
@@ -281,17 +280,10 @@ class CharactersConfig:
     """A character CNN: embedding width, number of filters, their width, and the dropout of its vectors."""
 
     recipe: ClassVar[int] = 1
-    dim: int = 16
-    filters: int = 128
-    width: int = 3
-    dropout: float = 0.0
-
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
-        for name in ("dim", "filters", "width"):
-            checks.width(f"features.characters.{name}", getattr(self, name))
-        checks.count(LONGEST_WORD, "features.characters.width", self.width)
-        checks.dropout("features.characters.dropout", self.dropout)
+    dim: Width = 16
+    filters: Width = 128
+    width: Annotated[int, partial(checks.count, LONGEST_WORD)] = 3
+    dropout: Dropout = 0.0
 
 
 class CharacterCnn(FeaturePart):

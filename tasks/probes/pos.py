@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.common import checks
 from results.records.metric import Metric, Ratio
 from tasks.data.text import TREEBANK_ESCAPES, Columns, column_sentences
 from tasks.kinds import tag_numbers
 from tasks.metrics import Scores
 from tasks.modules.seeding import named_seed
+from tasks.settings import AtLeastZero
 from tasks.task import Batch, FeatureBatch, Head, Sentence, Split, Task
 
 NO_TAG = "_"  # of CoNLL-U
@@ -47,10 +47,7 @@ class PosSettings:
     """
 
     control: bool = True
-    draw: int = 0
-
-    def __post_init__(self) -> None:
-        checks.at_least(0, "task.draw", self.draw)
+    draw: AtLeastZero = 0
 
 
 @dataclass

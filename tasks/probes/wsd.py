@@ -10,9 +10,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from xml.etree import ElementTree
 
 import torch
@@ -204,10 +205,7 @@ class WsdSettings:
             baseline, which always backs off.
     """
 
-    answer: str = "nearest"
-
-    def __post_init__(self) -> None:
-        checks.one_of(ANSWERS, "task.answer", self.answer)
+    answer: Annotated[str, partial(checks.one_of, ANSWERS)] = "nearest"
 
 
 class SenseMemory(Head):

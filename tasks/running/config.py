@@ -48,6 +48,7 @@ from tasks.features.token_features import (
     features_recipes,
 )
 from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, group_options, with_configs_of
+from tasks.settings import check_ranges
 from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
 
@@ -297,11 +298,10 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
     plain: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values: RunSchema = _checked(RunSchema, plain, "")
     checks.finite(plain)
-    checks.at_least(0, "seed", values.seed)
-    checks.at_least(1, "limit", values.limit)
-    checks.count(checks.MOST_THREADS, "threads", values.threads)
-    for part in (values.features, values.trainer, values.logger, values.store):
-        part.check()
+    for key, part in {"": values, "trainer": values.trainer, "logger": values.logger}.items():
+        check_ranges(key, part)
+    values.features.check()
+    values.store.check()
     for key in ("keep_weights", "confidences"):
         if not isinstance(value := getattr(values, key), bool):
             raise InputError(f"{key}: expected true or false, found {excerpt(value)}")

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import yaml
 from hydra import compose, initialize_config_module
@@ -36,6 +37,7 @@ from elmo.common.files import CONF, expanded
 from results.experiments import SUFFIX
 from tasks.data.datasets import DataConfig
 from tasks.features.token_features import FeaturesConfig, StoreConfig
+from tasks.settings import AtLeastOne, AtLeastZero
 from tasks.training.trainer import TrainerConfig
 
 DEEPEST = 10  # levels of nesting in a dataset file; a dataset has four
@@ -53,15 +55,10 @@ OWN_FILES = {
 class LoggerConfig:
     """Where a run is logged in addition to its record; conf/logger/ has the choices."""
 
-    name: str = "none"
-    mode: str = "online"
+    name: Annotated[str, partial(checks.one_of, ("none", "wandb", "tensorboard"))] = "none"
+    mode: Annotated[str, partial(checks.one_of, ("online", "offline", "disabled"))] = "online"
     project: str = "elmo-benchmark"
     entity: str | None = None
-
-    def check(self) -> None:
-        """Raises an InputError for an unknown name or mode."""
-        checks.one_of(("none", "wandb", "tensorboard"), "logger.name", self.name)
-        checks.one_of(("online", "offline", "disabled"), "logger.mode", self.mode)
 
 
 @dataclass
@@ -71,13 +68,13 @@ class RunSettings:
     task: Any = MISSING
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    seed: int = 1
+    seed: AtLeastZero = 1
     fold: int | None = None
     train_fraction: float = 1.0
-    limit: int | None = None
+    limit: AtLeastOne | None = None
     trial: bool = False
     device: str = "auto"
-    threads: int = 1
+    threads: Annotated[int, partial(checks.count, checks.MOST_THREADS)] = 1
     keep_weights: Any = False  # a bool, checked later: OmegaConf would take 2 for true
     confidences: Any = False  # a bool, as above
     retry: str | None = None

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.common import checks
 from tasks.modules.layers import BiRnn, VariationalDropout, masked_softmax, product
+from tasks.settings import AtLeastOne, Dropout, Width
 from tasks.task import Answer, Batch, FeatureBatch, Head
 
 IMPOSSIBLE = -1e30  # the score of padding; finite, so that products with zero are not NaN
@@ -23,14 +23,9 @@ IMPOSSIBLE = -1e30  # the score of padding; finite, so that products with zero a
 class SquadSettings:
     """The head's sizes: GRU width per direction, variational dropout, and the longest answer in tokens at test."""
 
-    hidden: int = 90
-    dropout: float = 0.2
-    longest: int = 17
-
-    def __post_init__(self) -> None:
-        checks.width("task.hidden", self.hidden)
-        checks.at_least(1, "task.longest", self.longest)
-        checks.dropout("task.dropout", self.dropout)
+    hidden: Width = 90
+    dropout: Dropout = 0.2
+    longest: AtLeastOne = 17
 
 
 class Trilinear(nn.Module):

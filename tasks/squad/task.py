@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping, mean_of
 from tasks.data.text import Tokens, raw_text, tokens_of
 from tasks.metrics import Scores, add_units
+from tasks.settings import Fraction
 from tasks.squad.head import BidafSelfAttention, SquadSettings
 from tasks.task import Head, Sentence, Split, Task
 
@@ -54,12 +55,8 @@ class SquadReader:
         dev_share: share of the training articles for dev, chosen by a hash of their titles.
     """
 
-    select_on: str = "files"
-    dev_share: float = 0.05
-
-    def __post_init__(self) -> None:
-        checks.one_of(SELECT_ON, "data.reader.select_on", self.select_on)
-        checks.fraction("data.reader.dev_share", self.dev_share)
+    select_on: Annotated[str, partial(checks.one_of, SELECT_ON)] = "files"
+    dev_share: Fraction = 0.05
 
 
 @dataclass(frozen=True)

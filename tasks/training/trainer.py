@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from tasks.features.token_features import TokenFeatures, TunedGroup
 from tasks.features.words import LocatedText
 from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
+from tasks.settings import AtLeastOne, AtLeastZero, Fraction, NotNegative, Positive, check_ranges
 from tasks.task import Answer, Batch, FeatureBatch, Head, Task
 
 PRECISIONS = ("float32", "bfloat16")
@@ -166,36 +167,22 @@ class TrainerConfig:
         precision: bfloat16 computes the head in half precision on a GPU.
     """
 
-    epochs: int = 75
-    patience: int | None = 25
-    batch_size: int = 64
-    eval_batch_size: int | None = None
-    batch_tokens: int = 8192
-    batches: str = "length"
-    optimizer: str = "adam"
-    lr: float = 0.001
-    eps: float | None = None
-    weight_decay: float = 0.0
-    grad_norm: float | None = 5.0
-    grad_value: float | None = None
-    plateau_factor: float | None = None
-    plateau_patience: int = 0
-    ema: float | None = None
-    precision: str = "float32"
-
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
-        checks.one_of(OPTIMIZERS, "trainer.optimizer", self.optimizer)
-        checks.one_of(PRECISIONS, "trainer.precision", self.precision)
-        checks.one_of(BATCHES, "trainer.batches", self.batches)
-        for name in ("epochs", "batch_size", "eval_batch_size", "batch_tokens", "patience"):
-            checks.at_least(1, f"trainer.{name}", getattr(self, name))
-        for name in ("weight_decay", "plateau_patience"):
-            checks.at_least(0, f"trainer.{name}", getattr(self, name))
-        for name in ("lr", "eps", "grad_norm", "grad_value"):
-            checks.positive(f"trainer.{name}", getattr(self, name))
-        for name in ("plateau_factor", "ema"):
-            checks.fraction(f"trainer.{name}", getattr(self, name))
+    epochs: AtLeastOne = 75
+    patience: AtLeastOne | None = 25
+    batch_size: AtLeastOne = 64
+    eval_batch_size: AtLeastOne | None = None
+    batch_tokens: AtLeastOne = 8192
+    batches: Annotated[str, partial(checks.one_of, BATCHES)] = "length"
+    optimizer: Annotated[str, partial(checks.one_of, OPTIMIZERS)] = "adam"
+    lr: Positive = 0.001
+    eps: Positive | None = None
+    weight_decay: NotNegative = 0.0
+    grad_norm: Positive | None = 5.0
+    grad_value: Positive | None = None
+    plateau_factor: Fraction | None = None
+    plateau_patience: AtLeastZero = 0
+    ema: Fraction | None = None
+    precision: Annotated[str, partial(checks.one_of, PRECISIONS)] = "float32"
 
 
 class TaskModel(nn.Module):
@@ -338,7 +325,7 @@ class Trainer:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.config.check()
+        check_ranges("trainer", self.config)
 
     def fit(
         self, model: TaskModel, train: Sequence[Any], dev: Sequence[Any], state: FitState | None = None

@@ -7,6 +7,7 @@ import pytest
 from elmo.common.errors import InputError
 from tasks.classify import Classify, LabelledText, TableReader, read_rows, read_table
 from tasks.modules.biattentive import BcnSettings
+from tasks.settings import check_ranges
 from tasks.task import SPLITS
 from tests.tasks.making import DRAWN_WORDS
 from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 (the tests that run here, too)
@@ -82,7 +83,7 @@ class TestReading:
         with pytest.raises(InputError, match="train, row 0: expected a label, found None"):
             read_rows([{"text": "A", "label": None}], "train", TableReader())
         with pytest.raises(InputError, match=r"data\.reader\.tokenise"):
-            TableReader(tokenise="words")
+            check_ranges("data.reader", TableReader(tokenise="words"))
 
 
 def test_a_label_that_is_not_in_training_counts_as_wrong():

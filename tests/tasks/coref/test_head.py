@@ -11,6 +11,7 @@ import torch
 from elmo.common.errors import InputError
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref, CorefExample, CorefReader
+from tasks.settings import check_ranges
 from tasks.task import FeatureBatch
 
 SMALL = CorefSettings(hidden=8, feedforward=12, feature=4, dropout=0.0, span_width=4, spans_per_word=0.8)
@@ -163,7 +164,7 @@ def test_a_document_of_one_word():
 )
 def test_settings_out_of_range(setting, value):
     with pytest.raises(ValueError, match=rf"task\.{setting}: expected .*, found {value}"):
-        CorefSettings(**{setting: value})
+        check_ranges("task", CorefSettings(**{setting: value}))
 
 
 # One training step on a document of 5,000 words with features as wide as with the original ELMo, 300 + 150 + 1024.

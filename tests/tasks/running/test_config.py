@@ -18,6 +18,7 @@ from tasks.modules.biattentive import BcnSettings
 from tasks.ner import NerSettings
 from tasks.running.config import own_settings, run_config, typed_config
 from tasks.running.schema import compose_config
+from tasks.settings import check_ranges
 from tasks.squad.head import SquadSettings
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of
@@ -115,20 +116,41 @@ class TestUnknownAndWrong:
     @pytest.mark.parametrize(
         ("check", "expected"),
         [
-            (TrainerConfig(batches="sorted").check, "trainer.batches: expected length or random, found 'sorted'"),
-            (TrainerConfig(plateau_factor=2).check, "trainer.plateau_factor: expected above 0 and below 1, found 2"),
-            (TrainerConfig(plateau_patience=-1).check, "trainer.plateau_patience: expected at least 0, found -1"),
+            (
+                partial(check_ranges, "trainer", TrainerConfig(batches="sorted")),
+                "trainer.batches: expected length or random, found 'sorted'",
+            ),
+            (
+                partial(check_ranges, "trainer", TrainerConfig(plateau_factor=2)),
+                "trainer.plateau_factor: expected above 0 and below 1, found 2",
+            ),
+            (
+                partial(check_ranges, "trainer", TrainerConfig(plateau_patience=-1)),
+                "trainer.plateau_patience: expected at least 0, found -1",
+            ),
             (WordsConfig(dropout=1).check, "features.words.dropout: expected at least 0 and below 1, found 1"),
-            (CharactersConfig(dropout=-1).check, "features.characters.dropout: expected at least 0 and below 1"),
-            (CharactersConfig(width=60).check, "features.characters.width: expected at most 50, found 60"),
+            (
+                partial(check_ranges, "features.characters", CharactersConfig(dropout=-1)),
+                "features.characters.dropout: expected at least 0 and below 1",
+            ),
+            (
+                partial(check_ranges, "features.characters", CharactersConfig(width=60)),
+                "features.characters.width: expected at most 50, found 60",
+            ),
             (FeaturesConfig(dropout=-0.5).check, "features.dropout: expected at least 0 and below 1, found -0.5"),
             (partial(ElmoConfig(layers="top").check, "elmo"), "elmo.layers: expected mix, last or the number of"),
             (partial(ElmoConfig(dropout=1).check, "elmo"), "elmo.dropout: expected at least 0 and below 1"),
-            (partial(NerSettings, input_dropout=1), "task.input_dropout: expected at least 0 and below 1, found 1"),
-            (partial(NerSettings, layers=0), "task.layers: expected at least 1, found 0"),
-            (partial(SquadSettings, longest=0), "task.longest: expected at least 1, found 0"),
-            (partial(BcnSettings, pool=0), "task.pool: expected at least 1, found 0"),
-            (partial(BcnSettings, maxout_dropout=[0.2, 1.3]), "task.maxout_dropout: expected at least 0 and below 1"),
+            (
+                partial(check_ranges, "task", NerSettings(input_dropout=1)),
+                "task.input_dropout: expected at least 0 and below 1, found 1",
+            ),
+            (partial(check_ranges, "task", NerSettings(layers=0)), "task.layers: expected at least 1, found 0"),
+            (partial(check_ranges, "task", SquadSettings(longest=0)), "task.longest: expected at least 1, found 0"),
+            (partial(check_ranges, "task", BcnSettings(pool=0)), "task.pool: expected at least 1, found 0"),
+            (
+                partial(check_ranges, "task", BcnSettings(maxout_dropout=[0.2, 1.3])),
+                "task.maxout_dropout: expected at least 0 and below 1",
+            ),
         ],
     )
     def test_ranges(self, check, expected):

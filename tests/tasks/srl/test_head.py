@@ -9,6 +9,7 @@ import torch
 from elmo.common.errors import InputError
 from tasks.data.text import may_follow_in_iob2
 from tasks.modules.seeding import initialise
+from tasks.settings import check_ranges
 from tasks.srl import DeepSrl, SrlSettings
 from tasks.task import Batch, FeatureBatch
 
@@ -116,7 +117,7 @@ def test_the_projection_starts_orthogonal_and_the_flags_small(head):
 )
 def test_settings_out_of_range(settings):
     with pytest.raises(InputError, match=rf"task\.{next(iter(settings))}: expected"):
-        SrlSettings(**settings)
+        check_ranges("task", SrlSettings(**settings))
 
 
 @torch.no_grad()
