@@ -15,9 +15,8 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm, weights_choices
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.download.published import VECTORS
 from elmo.embed.one_file import read_lines
-from elmo.names import GLOVE_50D, VECTOR_NAMES
+from elmo.published import GLOVE_50D, VECTOR_NAMES, VECTORS
 from elmo.word_vectors import open_vectors
 
 Floats = NDArray[np.float32]

@@ -30,9 +30,8 @@ from elmo.bilm.options import N_CHARACTERS, BilmOptions, json_object
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
 from elmo.common.tensor_files import check_finite_weights, naming
-from elmo.download.folder import obtain
-from elmo.download.published import BILMS
-from elmo.names import shipped_folder, shipped_names
+from elmo.download import obtain
+from elmo.published import BILMS, SHIPPED, shipped_names
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
@@ -164,7 +163,7 @@ def find_weights(weights: Path | str) -> Path:
     if path.exists():
         return path
     if name in shipped:
-        return shipped_folder(name)
+        return SHIPPED / name
     if name in BILMS:
         return obtain(name)
     raise InputError(

@@ -29,12 +29,11 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import UNREADABLE, replacing
-from elmo.download.published import BILMS
-from elmo.names import shipped_names
 from elmo.pretrain.corpus.text import WINDOW
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
 from elmo.pretrain.objective import OBJECTIVES
+from elmo.published import BILMS, shipped_names
 from elmo.sources.masked import MaskedLm, load_either, save_masked
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"

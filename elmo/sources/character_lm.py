@@ -24,8 +24,8 @@ from elmo.common.device import upload
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
-from elmo.download.folder import obtain
-from elmo.download.published import CHARACTER_LMS
+from elmo.download import obtain
+from elmo.published import CHARACTER_LMS
 from elmo.sources.torch_files import InertObject, read_torch_file
 
 # Sentences that are read in parallel; a row that has read one starts with the next. The number is fixed: products of

@@ -20,7 +20,7 @@ from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import SIZES
 from elmo.bilm.sentences import Sentence
 from elmo.bilm.weight_files import load_bilm
-from elmo.names import SHIPPED, shipped_names
+from elmo.published import SHIPPED, shipped_names
 from elmo.sources.source import FrozenSource, fingerprint_of
 
 MATCHING_TEXT = SHIPPED / "neighbours.txt"

@@ -13,8 +13,8 @@ from elmo.bilm.sentences import Sentence
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import expanded
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
-from elmo.download.folder import obtain
-from elmo.download.published import TRANSLATION_ENCODERS
+from elmo.download import obtain
+from elmo.published import TRANSLATION_ENCODERS
 from elmo.sources.static import Static
 from elmo.sources.torch_files import read_torch_file
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import hashes_of, sha256_of, utf8_lines
-from elmo.download.folder import DownloadNeeded
+from elmo.download import DownloadNeeded
 from results.records.identity import differences
 from tasks.data.text import json_object, parsed_lines
 from tasks.task import SPLITS, HasId, Sentence, Split, Task

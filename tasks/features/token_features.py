@@ -19,17 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo import Elmo, FrozenSource
+from elmo import Elmo, FrozenSource, published
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import padded
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import FileState, expanded, hashes_of
 from elmo.common.progress import Reporter
-from elmo.download import published
-from elmo.download.folder import obtain
+from elmo.download import obtain
 from elmo.layer import LayerChoice
-from elmo.names import VECTOR_NAMES
+from elmo.published import VECTOR_NAMES
 from elmo.sources import bilm, controls
 from elmo.sources.bilm import TunedBilm
 from elmo.sources.masked import is_masked
@@ -335,8 +334,8 @@ class SourceConfig(FrozenConfig):
             path = Path(value).expanduser() if isinstance(value, str) and value else None
             if path is not None and path.exists():
                 paths += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-            elif value in published.names() and value not in published.VECTORS:  # vectors: see `vector_names`
-                paths += [obtain(value) / file.name for file in published.files_of(value)]
+            elif value in published.PUBLISHED and value not in published.VECTORS:  # vectors: see `vector_names`
+                paths += [obtain(value) / file.name for file in published.PUBLISHED[value]]
         return paths
 
 

@@ -15,19 +15,18 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
-from elmo.download.folder import _unpack
-from elmo.download.published import PublishedFile, PublishedVectors
+from elmo.download import _unpack
 from elmo.embed.one_file import EmbedSettings, read_lines
 from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
 from elmo.pretrain.corpus.text import find_sources, read_blocks
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.train import Position, RunFolder
+from elmo.published import PublishedFile, PublishedVectors
 from elmo.sources.character_lm import read_pair
 from elmo.sources.cove import Cove
 from elmo.sources.masked import load_either, random_masked, save_masked
 from elmo.store.shelf import StoreFull, open_shelf
-from elmo.word_vectors import open_vectors
-from elmo.word_vectors.__main__ import convert
+from elmo.word_vectors import convert, open_vectors
 from tests.elmo.pretrain.corpus_text import build, write
 from tests.elmo.sources.character_lms import CHARACTERS, tensors_of
 from tests.elmo.sources.naive_masked import OPTIONS

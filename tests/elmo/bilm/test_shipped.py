@@ -9,11 +9,11 @@ import torch
 
 from elmo import load_bilm
 from elmo.embed.one_file import read_lines
-from elmo.names import SHIPPED, shipped_names
 from elmo.neighbours import nearest, uses_of
 from elmo.pretrain.batches import text_of_words
 from elmo.pretrain.export import load_model
 from elmo.pretrain.objective import OBJECTIVES
+from elmo.published import SHIPPED, shipped_names
 
 TEXT = """
 The mayor opened the new bridge on Monday and thanked the engineers who had worked on it for three years .

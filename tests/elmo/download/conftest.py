@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from elmo import random_bilm, save_bilm
-from elmo.download import folder
-from elmo.download.published import VECTORS
+from elmo import download, random_bilm, save_bilm
+from elmo.published import PUBLISHED, VECTORS
 from tests.elmo.download.mirror import EIGHT_FORTY, OPTIONS, SIX, WEIGHTS
 from tests.serving import Site, serving
 
@@ -29,7 +28,7 @@ def bilm_files(bilm, tmp_path_factory):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(folder.BUSY, "backoff_factor", 0.0)
+    monkeypatch.setattr(download.BUSY, "backoff_factor", 0.0)
     return tmp_path / "cache"
 
 
@@ -40,6 +39,7 @@ def site(cache, bilm_files, monkeypatch):
         content = EIGHT_FORTY if "840B" in name else SIX
         known = replace(entry.archive, size=len(content), sha256=hashlib.sha256(content).hexdigest())
         monkeypatch.setitem(VECTORS, name, replace(entry, archive=known))
+        monkeypatch.setitem(PUBLISHED, name, (known,))
     files = {
         OPTIONS: bilm_files[0],
         WEIGHTS: bilm_files[1],

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from elmo import download as downloads
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.errors import InputError
-from elmo.download import folder as downloads
-from elmo.download.__main__ import main
-from elmo.download.folder import obtain
+from elmo.download import main, obtain
 from tests.elmo.common.waiting import wait_for
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS
 

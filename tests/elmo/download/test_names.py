@@ -6,20 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from elmo import download as downloads
 from elmo import save_bilm
 from elmo.bilm.weight_files import find_weights, load_bilm
 from elmo.common.errors import InputError
-from elmo.download import folder as downloads
-from elmo.download.__main__ import main
-from elmo.download.folder import obtain
-from elmo.download.published import BILMS, VECTORS, files_of
+from elmo.download import main, obtain
 from elmo.embed.__main__ import main as embed
+from elmo.published import BILMS, PUBLISHED, VECTORS
 from tests.elmo.download.mirror import EIGHT_FORTY, MEDIUM, OPTIONS, SIX, TEXT, WEIGHTS, names_in
 
 
 class TestTable:
     def test_every_url_is_https(self):
-        urls = [url for name in [*BILMS, *VECTORS] for file in files_of(name) for url in file.folders]
+        urls = [url for name in [*BILMS, *VECTORS] for file in PUBLISHED[name] for url in file.folders]
         assert urls
         assert all(url.startswith("https://") for url in urls)
 
@@ -142,7 +141,9 @@ class TestVectors:
         monkeypatch.delenv("ELMO_MIRROR")
         entry = VECTORS["glove/6B.50d"]
         folders = (f"{site.url}/away", f"{site.url}/glove")
-        monkeypatch.setitem(VECTORS, "glove/6B.50d", replace(entry, archive=replace(entry.archive, folders=folders)))
+        archive = replace(entry.archive, folders=folders)
+        monkeypatch.setitem(VECTORS, "glove/6B.50d", replace(entry, archive=archive))
+        monkeypatch.setitem(PUBLISHED, "glove/6B.50d", (archive,))
         assert obtain("glove/6B.50d").read_bytes() == TEXT[50]
         assert [path for path, _ in site.asked] == ["/away/glove.6B.zip", "/glove/glove.6B.zip"]
 

@@ -5,10 +5,10 @@ import socket
 import pytest
 from rich.console import Console
 
+from elmo import download as transfer
 from elmo.common.errors import InputError
-from elmo.download import folder as transfer
-from elmo.download.folder import TransferError, fetch
-from elmo.download.published import PublishedFile
+from elmo.download import TransferError, fetch
+from elmo.published import PublishedFile
 from tests.serving import Site, serving
 
 CONTENT = hashlib.shake_256(b"weights").digest(1_000_000)  # without repetition, so that misplaced bytes show

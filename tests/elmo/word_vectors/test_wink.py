@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.word_vectors import open_vectors
-from elmo.word_vectors.__main__ import main
+from elmo.word_vectors import main, open_vectors
 
 ROWS = {"the": 0.5, '"': -0.25, "back\\slash": 1.0, "]": 2.0, "“": 3.0, "vectors": -1e-7}
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.download.published import VECTORS
 from elmo.neighbours import static_vectors
+from elmo.published import VECTORS
 from elmo.word_vectors import open_vectors
 from tests.serving import Site, serving
 

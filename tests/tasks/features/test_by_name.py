@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elmo import random_bilm, save_bilm
-from elmo.download.published import VECTORS
+from elmo.published import VECTORS
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tests.serving import Site, serving

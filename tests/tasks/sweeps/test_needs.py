@@ -9,7 +9,7 @@ import datasets
 import pytest
 import requests
 
-from elmo.download import folder
+from elmo import download
 from results.records.record import read_record
 from tasks.data.datasets import _unreachable
 from tasks.running.config import run_config, typed_config
@@ -35,7 +35,7 @@ def no_transfer(monkeypatch):
     def fetch(url, *args):
         pytest.fail(f"downloads {url}")
 
-    monkeypatch.setattr(folder, "fetch", fetch)
+    monkeypatch.setattr(download, "fetch", fetch)
 
 
 def records(tmp_path):
@@ -96,9 +96,9 @@ class TestBeforeTheFirstRun:
 
         def fetch(url, *args):
             urls.append(url)
-            raise folder.TransferError(f"{url}: no network")
+            raise download.TransferError(f"{url}: no network")
 
-        monkeypatch.setattr(folder, "fetch", fetch)
+        monkeypatch.setattr(download, "fetch", fetch)
         code, _, err = sweep("features=elmo", "features.elmo.weights=allennlp/small", "seed=1,2,3")
         assert code == 1
         assert len(urls) == len(set(urls)) == 2, "two servers"

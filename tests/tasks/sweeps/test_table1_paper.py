@@ -11,7 +11,7 @@ import pytest
 from elmo.bilm.model import random_bilm
 from elmo.bilm.options import BilmOptions
 from elmo.bilm.weight_files import save_bilm
-from elmo.download.published import BILMS, VECTORS, files_of
+from elmo.published import PUBLISHED, VECTORS
 from results.experiments import load_experiment
 from results.records.record import read_record
 from tasks.running.config import typed_config
@@ -49,8 +49,8 @@ def ingredients(tmp_path, monkeypatch):
     save_bilm(random_bilm(options, 5), tmp_path / "made" / "weights.hdf5")
     folder = cache / "allennlp" / "original"
     folder.mkdir(parents=True)
-    files = [replace(file, size=None, sha256=None) for file in files_of("allennlp/original")]
-    monkeypatch.setitem(BILMS, "allennlp/original", tuple(files))
+    files = [replace(file, size=None, sha256=None) for file in PUBLISHED["allennlp/original"]]
+    monkeypatch.setitem(PUBLISHED, "allennlp/original", tuple(files))
     for made, file in zip(("options.json", "weights.hdf5"), files, strict=True):
         assert file.name.endswith(made)
         shutil.copy(tmp_path / "made" / made, folder / file.name)

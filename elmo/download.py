@@ -1,15 +1,16 @@
-"""The folder of downloads: finds published files by name, and downloads missing ones.
+"""Downloads by name, on first use by `obtain` and ahead of time by the command `python -m elmo.download`.
 
-A file appears under its name when it is complete and is the published one. Users may also copy files there. The bytes
-of an unfinished download are in `NAME.partial`. It is continued if the hash of the whole is published, so that two
-versions are never mixed.
+They are kept in a folder, $ELMO_CACHE or ~/.cache/elmo-suite/downloads. A file appears under its name when it is
+complete and is the published one. Users may also copy files there. The bytes of an unfinished download are in
+`NAME.partial`. It is continued if the hash of the whole is published, so that two versions are never mixed.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,11 +21,22 @@ from rich.progress import DownloadColumn, TransferSpeedColumn
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
-from elmo.common.errors import InputError
-from elmo.common.files import UNREADABLE, expanded, replacing, require_space, sha256_of
+from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.files import UNREADABLE, expanded, replacing, require_space, sha256_of, size_in_words
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
-from elmo.download.published import VECTORS, PublishedFile, PublishedVectors, files_of, names
+from elmo.published import PUBLISHED, VECTORS, PublishedFile, PublishedVectors
+
+DESCRIPTION = """\
+Download published weights and word vectors, or check already downloaded ones against their hashes.
+
+Other commands download these names on first use; this one is for machines that will have no network later. If a
+transfer stops, the same command continues it. Files are kept in $ELMO_CACHE (default: ~/.cache/elmo-suite/downloads)
+and can be copied there from another machine. ELMO_MIRROR=URL downloads from your server instead, with the same layout
+as that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
+"""
+
+EXAMPLE = "example: python -m elmo.download allennlp/small glove/6B.300d"
 
 PATIENCE_S = 60.0  # how long a server may be silent
 # A busy server is asked four times more, after pauses that double.
@@ -73,16 +85,16 @@ def obtain(name: str, thorough: bool = False) -> Path:
     """The folder of a published model or the text file of published vectors, downloaded if it is missing.
 
     Args:
-        name: a name in `elmo.download.published`.
+        name: a name in `elmo.published`.
         thorough: also compare files that are there with what is published.
 
     Raises:
         InputError: a file is missing and cannot be downloaded, or one is not the published one. The message says which
             files to place where.
     """
-    if name not in names():
-        raise InputError(f"{name}: nothing is published under this name; known: {', '.join(names())}")
-    folder, files, vectors = _folder(name), files_of(name), VECTORS.get(name)
+    if name not in PUBLISHED:
+        raise InputError(f"{name}: nothing is published under this name; known: {', '.join(PUBLISHED)}")
+    folder, files, vectors = _folder(name), PUBLISHED[name], VECTORS.get(name)
     target = folder / vectors.member if vectors else folder
     if is_here(name) and (vectors or not thorough):  # texts in an archive have no published hash
         return target
@@ -120,7 +132,7 @@ def obtain(name: str, thorough: bool = False) -> Path:
 
 def is_here(name: str) -> bool:
     """Whether the files of a name are in the folder."""
-    wanted = [VECTORS[name].member] if name in VECTORS else [file.name for file in files_of(name)]
+    wanted = [VECTORS[name].member] if name in VECTORS else [file.name for file in PUBLISHED[name]]
     return all((_folder(name) / file).is_file() for file in wanted)
 
 
@@ -151,7 +163,7 @@ def _download(name: str, file: PublishedFile, target: Path, console: Console) ->
             return
         except TransferError as error:
             failures.append(f"  {error}\n")
-    paths = [f"  {target.with_name(one.name)}  from  {_urls(name, one)[0]}\n" for one in files_of(name)]
+    paths = [f"  {target.with_name(one.name)}  from  {_urls(name, one)[0]}\n" for one in PUBLISHED[name]]
     unpacked = f"  or, unpacked, {target.with_name(VECTORS[name].member)}\n" if name in VECTORS else ""
     raise InputError(
         f"{name}: could not be downloaded\n{''.join(failures)}Run the same command again. Without a network, copy the "
@@ -238,3 +250,35 @@ def _unpack(vectors: PublishedVectors, archive: Path, target: Path) -> None:
             raise
         except UNREADABLE as error:
             raise InputError(f"{archive}: cannot extract {vectors.member}: {error}. Remove the archive") from error
+
+
+def _listed() -> str:
+    """The names, each with its size and whether it is already downloaded."""
+    lines = ["names:"]
+    for name in PUBLISHED:
+        size = sum(file.size or 0 for file in PUBLISHED[name])
+        lines.append(f"  {name:<24}{size_in_words(size) if size else 'size unknown':>14}{'  here' * is_here(name)}")
+    return "\n".join(lines)
+
+
+def _obtain_all(arguments: Sequence[str] | None) -> int:
+    parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{EXAMPLE}")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
+    status = 0
+    for name in parser.parse_args(arguments).names:
+        try:
+            print(f"{name}: {obtain(name, thorough=True)}")
+        except (InputError, OSError) as error:
+            print(f"elmo.download: {error}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    again = "stopped; the same command continues from here"
+    return exit_status("elmo.download", lambda: _obtain_all(arguments), again)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

