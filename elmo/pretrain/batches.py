@@ -112,10 +112,10 @@ def texts_of_store(
         vocabulary: words to number first, if they come from another store; None uses the store's own.
     """
     if vocabulary is None:
-        spelling = Spelling.of_words(store.words(range(len(store))), max_characters)
+        spelling = Spelling.of_words(store.words(), max_characters)
         n_targets = store.vocabulary_size
         return Text(store.train, spelling, n_targets), Text(store.heldout, spelling, n_targets)
-    types = text_of_words([store.words(range(len(store)))], vocabulary, max_characters)
+    types = text_of_words([store.words()], vocabulary, max_characters)
     train, heldout = (
         Text(Sentences(types.sentences.tokens[part.tokens], part.offsets), types.spelling, types.n_targets)
         for part in (store.train, store.heldout)

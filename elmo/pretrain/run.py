@@ -63,7 +63,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
     full = f"{out}: no room left on this disk. Make room and run again: it continues from the last checkpoint"
     with locked(out / "lock", busy), explain_full_disk(full):
-        vocabulary = given.vocabulary or store.vocabulary()
+        vocabulary = given.vocabulary or store.words()[: store.vocabulary_size]
         model = given.model or LanguageModel.random(options(settings, vocabulary), len(vocabulary), settings.seed)
         _pretrain(settings, model.to(device), vocabulary, given.taken, store, command, console)
 

@@ -103,7 +103,7 @@ def train(
     """Words by falling frequency, their vectors (words, dim), and facts about the training for the JSON file."""
     from gensim.models import Word2Vec
 
-    spelled = store.words(range(len(store)))
+    spelled = store.words()
     forms = spelled if settings.cased else [word.lower() for word in spelled]
     counts: Counter[str] = Counter()
     for form, count in zip(forms, store.type_counts.tolist(), strict=True):

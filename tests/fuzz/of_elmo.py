@@ -136,8 +136,8 @@ def _read_corpus(path):
     store = TokenStore.open(path.parent)
     for side in (store.train, store.heldout):
         for sentence in side:
-            store.words(sentence)
-    store.vocabulary(), store.fingerprint
+            [store.words()[number] for number in sentence]
+    store.words()[: store.vocabulary_size], store.fingerprint
 
 
 def _read_source(path):

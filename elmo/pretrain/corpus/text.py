@@ -73,7 +73,7 @@ class Block(NamedTuple):
     cost: int
 
 
-def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
+def find_sources(paths: Iterable[str | Path]) -> tuple[SourceFile, ...]:
     """Return the files under `paths` in the order given; a folder means its text files, sorted, subfolders included.
 
     `FILE*4` or `FOLDER*0.5` gives files a weight: how often each training sentence occurs in a pass, on average.
@@ -99,7 +99,9 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
             files.setdefault(file, name)
     if not files:
         raise InputError("The corpus has no sources; name at least one text file or folder.")
-    return [SourceFile(path, name, path.stat().st_size, sha256_of(path), weights[path]) for path, name in files.items()]
+    return tuple(
+        SourceFile(path, name, path.stat().st_size, sha256_of(path), weights[path]) for path, name in files.items()
+    )
 
 
 def _weighted(entry: str | Path) -> tuple[Path, float]:

@@ -25,10 +25,11 @@ import json
 import multiprocessing
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 
@@ -74,6 +75,8 @@ DTYPES: Final = {
 }
 
 Ids = NDArray[np.uint32]
+Hashes = NDArray[np.uint64]
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,16 @@ class CorpusSettings:
         checks.dropout("heldout_fraction", self.heldout_fraction)
         checks.dropout("recase", self.recase)
 
+    @functools.cached_property
+    def texts(self) -> tuple[SourceFile, ...]:
+        """The files of the text."""
+        return find_sources(self.sources)
+
+    @functools.cached_property
+    def excluded_texts(self) -> tuple[SourceFile, ...]:
+        """The files that the text must not share paragraphs with."""
+        return find_sources(self.exclude) if self.exclude else ()
+
     @property
     def seed_of_heldout(self) -> int:
         """The seed that decides which text is held out."""
@@ -150,7 +163,7 @@ class CorpusSettings:
         return {key: value for key, value in asdict(self).items() if key not in without}
 
 
-def offsets_of(lengths: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def offsets_of(lengths: Sequence[int] | NDArray[np.integer[Any]]) -> Numbers:
     """Return where each of some consecutive parts begins, and where the last one ends, (parts + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype("<i8")
 
@@ -160,7 +173,7 @@ class Sentences:
     """Sentences as word ids: all of them in `tokens`, sentence i from `offsets[i]` to `offsets[i + 1]`."""
 
     tokens: Ids
-    offsets: NDArray[np.int64]
+    offsets: Numbers
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -180,8 +193,8 @@ class TokenStore:
     train: Sentences
     heldout: Sentences
     type_bytes: NDArray[np.uint8]
-    type_offsets: NDArray[np.int64]
-    type_counts: NDArray[np.int64]
+    type_offsets: Numbers
+    type_counts: Numbers
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -210,17 +223,10 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.type_offsets) - 1
 
-    def word(self, index: int) -> str:
-        """Return the spelling of word `index`."""
-        return self.type_bytes[self.type_offsets[index] : self.type_offsets[index + 1]].tobytes().decode()
-
-    def words(self, ids: Iterable[int]) -> list[str]:
-        """Return the spellings of `ids`, for example of a sentence."""
-        return [self.word(int(i)) for i in ids]
-
-    def vocabulary(self) -> list[str]:
-        """Return the words that are targets, special ones first, by id."""
-        return self.words(range(self.vocabulary_size))
+    def words(self) -> list[str]:
+        """Return the spelling of every word, by id; the first `vocabulary_size` are targets."""
+        spelled = self.type_bytes.tobytes()
+        return [spelled[start:end].decode() for start, end in pairwise(self.type_offsets.tolist())]
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -275,15 +281,13 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         console: For progress: a bar on a terminal, else a line per tenth. None is standard error.
     """
     folder, console = Path(folder), console or Console(stderr=True)
-    sources = find_sources(settings.sources)
-    exclude = tuple(find_sources(settings.exclude)) if settings.exclude else ()
     made_of = {
         "format": FORMAT,
         "version": VERSION,
         "tokeniser": TOKENISER_VERSION,
         "settings": settings.identity(),
-        "sources": [source.description() for source in sources],
-        **({"exclude": [text.description() for text in exclude]} if exclude else {}),
+        "sources": [text.description() for text in settings.texts],
+        **({"exclude": [text.description() for text in settings.excluded_texts]} if settings.exclude else {}),
     }
     if built := not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -291,7 +295,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         waiting = f"{folder}: waiting for another process that builds this token store"
         with locked(lock, lambda: print_line(console, waiting)):
             if built := not folder.exists():  # another process may have built it since
-                _build(settings, sources, exclude, made_of, folder, console)
+                _build(settings, made_of, folder, console)
             lock.unlink(missing_ok=True)  # the store exists now, so no process needs the lock any more
     if not built:
         require(folder, "settings or sources", _flat(read_header(folder)), _flat(made_of))
@@ -301,14 +305,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
     return store
 
 
-def _build(
-    settings: CorpusSettings,
-    sources: Sequence[SourceFile],
-    exclude: tuple[SourceFile, ...],
-    made_of: Mapping[str, Any],
-    folder: Path,
-    console: Console,
-) -> None:
+def _build(settings: CorpusSettings, made_of: Mapping[str, Any], folder: Path, console: Console) -> None:
     """Build a store that does not exist, where no other process builds it."""
     work = folder.with_name(folder.name + ".partial")
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
@@ -316,10 +313,10 @@ def _build(
     try:
         with explain_full_disk(f"{work}: no room left on this disk. Make room and run again."):
             unfinished.mkdir(parents=True)
-            with Meter(console, "tokenising", sum(source.size for source in sources)) as meter:
-                shards = make_shards(sources, exclude, work, settings, meter)
+            with Meter(console, "tokenising", sum(text.size for text in settings.texts)) as meter:
+                shards = make_shards(settings, work, meter)
             with Meter(console, "merging", 2 * len(shards)) as meter:
-                counts = merge(shards, unfinished, settings, [source.weight for source in sources], meter)
+                counts = merge(settings, shards, unfinished, meter)
             header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
             write_json(unfinished / "header.json", sealed(plain_json(header)))
             unfinished.rename(folder)
@@ -352,12 +349,12 @@ def _summary(store: TokenStore) -> str:
 class Shard:
     """The tokens of one block, by sentence and paragraph, as numbers of `words`."""
 
-    tokens: NDArray[np.uint32]
-    sentence_lengths: NDArray[np.uint32]  # tokens of each sentence
-    paragraph_lengths: NDArray[np.uint32]  # sentences of each paragraph
-    keys: NDArray[np.uint64]  # hash of each paragraph's bytes: equal for equal paragraphs
+    tokens: Ids
+    sentence_lengths: Ids  # tokens of each sentence
+    paragraph_lengths: Ids  # sentences of each paragraph
+    keys: Hashes  # hash of each paragraph's bytes: equal for equal paragraphs
     places: NDArray[np.uint8]  # of each paragraph: CONTINUES, NEW_DOCUMENT or NEW_FILE
-    sources: NDArray[np.uint32]  # of each paragraph: the number of its file
+    sources: Ids  # of each paragraph: the number of its file
     excluded: NDArray[np.bool_]  # whether each paragraph occurs in an excluded text
     words: NDArray[np.uint8]  # joined by line ends; no word holds white space
 
@@ -373,30 +370,22 @@ class Shard:
         return self.words.tobytes().split(b"\n") if len(self.words) else []
 
 
-def make_shards(
-    sources: Sequence[SourceFile], exclude: tuple[SourceFile, ...], folder: Path, settings: CorpusSettings, meter: Meter
-) -> list[Path]:
-    """Return the shards of all text in reading order; a bounded number of blocks is in memory.
-
-    With one worker they are made in this process, which is easy to debug.
-    """
-    make = functools.partial(make_shard, settings=settings, exclude=exclude)
+def make_shards(settings: CorpusSettings, folder: Path, meter: Meter) -> list[Path]:
+    """Return the shards of all text in reading order; a bounded number of blocks is in memory."""
+    make = functools.partial(make_shard, settings=settings)
     shards: list[Path] = []
 
     def jobs() -> Iterator[tuple[Block, Path]]:
-        for block in read_blocks(sources, settings.block_bytes):
+        for block in read_blocks(settings.texts, settings.block_bytes):
             shards.append(folder / f"{len(shards):06d}.npz")
             yield block, shards[-1]
 
-    blocks = 1 + 4 * sum(source.size for source in sources) // settings.block_bytes  # or fewer: files may be packed
+    blocks = 1 + 4 * sum(text.size for text in settings.texts) // settings.block_bytes  # or fewer: files may be packed
     workers = min(settings.workers or available_cores(), blocks)
-    if workers == 1:
-        for job in jobs():
-            meter.advance(*make(job))
-        return shards
     context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
     try:
-        with ProcessPoolExecutor(workers, context, end_with_parent) as pool:
+        # One worker is a thread: no process need be started, and errors are easy to debug.
+        with ThreadPoolExecutor(1) if workers == 1 else ProcessPoolExecutor(workers, context, end_with_parent) as pool:
             for cost, tokens in ahead(pool, make, jobs(), 2 * workers):
                 meter.advance(cost, tokens)
     except BrokenProcessPool as error:
@@ -407,11 +396,11 @@ def make_shards(
     return shards
 
 
-def make_shard(job: tuple[Block, Path], settings: CorpusSettings, exclude: tuple[SourceFile, ...]) -> tuple[int, int]:
+def make_shard(job: tuple[Block, Path], settings: CorpusSettings) -> tuple[int, int]:
     """Tokenise a block into a shard in a file; return the block's cost and its number of tokens."""
     block, path = job
     paragraph = _tokeniser(settings.tokenise).paragraph
-    excludes = _excluded(exclude) if exclude else None
+    excludes = _excluded(settings.excluded_texts)
     flat: list[str] = []
     sentence_lengths: list[int] = []
     paragraphs: list[tuple[int, int, int, int, bool]] = []
@@ -424,7 +413,7 @@ def make_shard(job: tuple[Block, Path], settings: CorpusSettings, exclude: tuple
                 flat += part
                 sentence_lengths.append(len(part))
         if (sentences := len(sentence_lengths) - before) > 0:
-            is_excluded = excludes is not None and line.text in excludes
+            is_excluded = bool(settings.exclude) and line.text in excludes
             paragraphs.append((sentences, line.key, place, line.source, is_excluded))
             place = CONTINUES
     numbers: defaultdict[str, int] = defaultdict()
@@ -463,13 +452,7 @@ class SentenceOrder:
         offsets: of the written file.
     """
 
-    def __init__(
-        self,
-        rank: NDArray[np.uint64],
-        lengths: NDArray[np.uint32],
-        sentences: NDArray[np.int64],
-        cases: NDArray[np.uint8],
-    ) -> None:
+    def __init__(self, rank: Hashes, lengths: Ids, sentences: Numbers, cases: NDArray[np.uint8]) -> None:
         """Orders sentences by rising `rank`; equal ranks keep their order.
 
         Args:
@@ -484,7 +467,7 @@ class SentenceOrder:
         self.starts = np.empty(len(sentences), np.int64)
         self.starts[order] = self.offsets[:-1]
 
-    def read(self, shard: Shard, first: int) -> tuple[list[bytes], NDArray[np.uint32], NDArray[np.int64]]:
+    def read(self, shard: Shard, first: int) -> tuple[list[bytes], Ids, Numbers]:
         """Return this part's sentences in a shard, whose first sentence has the number `first` in the whole text.
 
         They are the spelling of the numbers, the tokens as numbers, and the position of each token in the written file.
@@ -502,16 +485,13 @@ class SentenceOrder:
         return *recased(shard.spelled, tokens, np.repeat(cases, lengths)), places
 
 
-def merge(
-    shards: Sequence[Path], folder: Path, settings: CorpusSettings, weights: Sequence[float], meter: Meter
-) -> dict[str, Any]:
+def merge(settings: CorpusSettings, shards: Sequence[Path], folder: Path, meter: Meter) -> dict[str, Any]:
     """Write all files of the store except the header into `folder`; return the counts for the header.
 
     Args:
+        settings: of the store.
         shards: files of the first pass, in reading order.
         folder: of the store.
-        settings: of the store.
-        weights: of its sources.
         meter: advanced by 2 for each shard.
     """
     names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded")
@@ -535,7 +515,8 @@ def merge(
             "with these files. Exclude other files, or give more text"
         )
     sentence_sides = np.repeat(sides, paragraph_lengths)
-    occurs = copies(np.repeat(np.array(weights)[sources], paragraph_lengths), seed)
+    weights = np.array([text.weight for text in settings.texts])
+    occurs = copies(np.repeat(weights[sources], paragraph_lengths), seed)
     train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))
     if not len(train):
         raise InputError(
@@ -623,7 +604,7 @@ def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray
     return begins, stretch
 
 
-def _choose(keys: NDArray[np.uint64], begins: NDArray[np.bool_], fraction: float, seed: int) -> NDArray[np.uint8]:
+def _choose(keys: Hashes, begins: NDArray[np.bool_], fraction: float, seed: int) -> NDArray[np.uint8]:
     """Return the side of each paragraph: repeated ones are dropped, the others go with their document.
 
     A document is held out if the hash of its paragraphs is low enough, independent of the rest of the corpus. If none
@@ -651,7 +632,7 @@ _UPPER_SHARE: Final = 2 / 3  # of the recased sentences; headlines and datelines
 _COPIES, _CASES = 1 << 62, 1 << 61  # keep these draws independent of each other and of held-out text and order
 
 
-def splitmix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+def splitmix(numbers: Hashes, seed: int) -> Hashes:
     """Return `numbers` hashed to 64 bits with `seed` (splitmix64, one to one).
 
     It does not use numpy's generator, whose streams may change between versions; a store must not change.
@@ -662,12 +643,12 @@ def splitmix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def uniform(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+def uniform(hashes: Hashes) -> NDArray[np.float64]:
     """Return hashes as numbers from 0 to 1."""
     return (hashes >> np.uint64(11)).astype(np.float64) / (1 << 53)
 
 
-def copies(weights: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+def copies(weights: NDArray[np.float64], seed: int) -> Numbers:
     """Return how often each sentence occurs: its weight, rounded up or down at random so that the mean is right."""
     whole = np.floor(weights)
     more = uniform(splitmix(np.arange(len(weights), dtype=np.uint64), seed ^ _COPIES)) < weights - whole
@@ -681,9 +662,7 @@ def cases(sentences: int, share: float, seed: int) -> NDArray[np.uint8]:
     return np.array([UPPER, TITLE, AS_IS], np.uint8)[np.searchsorted(bounds, drawn, side="right")]
 
 
-def recased(
-    words: list[bytes], tokens: NDArray[np.uint32], case: NDArray[np.uint8]
-) -> tuple[list[bytes], NDArray[np.uint32]]:
+def recased(words: list[bytes], tokens: Ids, case: NDArray[np.uint8]) -> tuple[list[bytes], Ids]:
     """Return tokens in their cases, and the words with the recased ones that occur after them (some may be equal).
 
     Args:

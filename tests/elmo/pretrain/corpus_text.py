@@ -41,4 +41,5 @@ def build(folder, *sources, **changes):
 
 
 def spelled(store, side):
-    return [tuple(store.words(ids)) for ids in side]
+    words = store.words()
+    return [tuple(words[number] for number in ids) for ids in side]

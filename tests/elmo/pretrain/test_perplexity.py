@@ -99,7 +99,10 @@ def test_the_held_out_text_of_a_store_can_be_measured(exported, tmp_path):
     model, output = load_model(exported)
     read = command.read_text(tmp_path / "store", output, None, 50)
     assert len(read.sentences) == len(store.heldout)
-    first = [read.sentences.tokens[: read.sentences.offsets[1]].tolist(), store.words(store.heldout[0])]
+    first = [
+        read.sentences.tokens[: read.sentences.offsets[1]].tolist(),
+        [store.words()[number] for number in store.heldout[0]],
+    ]
     assert (
         [VOCABULARY[i] if i < len(VOCABULARY) else None for i in first[0]][:3]
         == first[1][:3]

@@ -12,7 +12,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from elmo.neighbours import static_vectors
-from elmo.published import VECTORS
+from elmo.published import PUBLISHED, VECTORS
 from elmo.word_vectors import open_vectors
 from tests.serving import Site, serving
 
@@ -129,11 +129,10 @@ class TestByName:
                 archive.writestr(
                     f"glove.6B.{dim}d.txt", f"at home {'1 ' * dim}\nthe {'2 ' * dim}\n".replace(" \n", "\n")
                 )
-        entry = VECTORS["glove/6B.50d"]
+        archive = replace(VECTORS["glove/6B.50d"].archive, size=None, sha256=None)
         for name in ("glove/6B.50d", "glove/6B.100d"):
-            monkeypatch.setitem(
-                VECTORS, name, replace(VECTORS[name], archive=replace(entry.archive, size=None, sha256=None))
-            )
+            monkeypatch.setitem(VECTORS, name, replace(VECTORS[name], archive=archive))
+            monkeypatch.setitem(PUBLISHED, name, (archive,))
         monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("no_proxy", "*")
         with serving(Site({"/glove/glove.6B.zip": buffer.getvalue()})) as site:

@@ -29,7 +29,7 @@ def own_numbers(store, side):
 
 
 def counted(store):
-    return dict(zip(store.words(range(len(store))), store.type_counts.tolist(), strict=True))
+    return dict(zip(store.words(), store.type_counts.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(
