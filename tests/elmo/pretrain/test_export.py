@@ -6,7 +6,7 @@ import h5py
 import pytest
 import torch
 
-from elmo import load_bilm, names
+from elmo import load_bilm, published
 from elmo.common.errors import InputError
 from elmo.pretrain.batches import JoinedBatches, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
@@ -129,10 +129,10 @@ def test_damaged_and_missing_output_layers_are_reported(model, tmp_path):
 
 
 def test_a_shipped_biLM_is_found_by_its_name_unless_a_path_has_it(model, tmp_path, monkeypatch):  # noqa: N802
-    monkeypatch.setattr(names, "SHIPPED", tmp_path / "export")
+    monkeypatch.setattr(published, "SHIPPED", tmp_path / "export")
     export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
     assert load_bilm("tiny").fingerprint() == load_bilm(tmp_path / "export" / "tiny").fingerprint()
-    assert names.shipped_names() == ["bilm-tf", "tiny"]
+    assert published.shipped_names() == ["bilm-tf", "tiny"]
     assert load_model("tiny")[1].vocabulary == VOCABULARY
     with pytest.raises(InputError, match=r"huge: no such weights.*shipped: bilm-tf, tiny"):
         load_bilm("huge")
