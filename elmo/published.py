@@ -113,3 +113,8 @@ PUBLISHED: dict[str, tuple[PublishedFile, ...]] = {
 def shipped_names() -> list[str]:
     """The names of the biLMs that come with this package."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))
+
+
+def shipped_folder(name: str) -> Path:
+    """The folder of a biLM that comes with this package."""
+    return SHIPPED / name

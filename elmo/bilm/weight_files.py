@@ -31,7 +31,7 @@ from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
 from elmo.common.tensor_files import check_finite_weights, naming
 from elmo.download import obtain
-from elmo.published import BILMS, SHIPPED, shipped_names
+from elmo.published import BILMS, shipped_folder, shipped_names
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
@@ -163,7 +163,7 @@ def find_weights(weights: Path | str) -> Path:
     if path.exists():
         return path
     if name in shipped:
-        return SHIPPED / name
+        return shipped_folder(name)
     if name in BILMS:
         return obtain(name)
     raise InputError(
