@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from elmo.bilm import fast
 from elmo.bilm.fast import Prepared, in_blocks, pointwise
+from elmo.bilm.recurrence import Clips
 from elmo.common.device import upload
 
 # Maximum number of gate values that are computed ahead of their steps (256 MB), so that this memory does not grow with
@@ -91,13 +92,9 @@ class ProjectedLstm(nn.Module):
     bias of the forget gate when it is used; the parameter has the value of the file.
     """
 
-    def __init__(
-        self, input_dim: int, cell_dim: int, projection_dim: int, cell_clip: float | None, projection_clip: float | None
-    ) -> None:
+    def __init__(self, input_dim: int, cell_dim: int, projection_dim: int, clips: Clips) -> None:
         super().__init__()
-        self.input_dim = input_dim
-        self.cell_clip = cell_clip
-        self.projection_clip = projection_clip
+        self.input_dim, self.clips = input_dim, clips
         self.weight = nn.Parameter(torch.empty(4 * cell_dim, input_dim + projection_dim))  # reads [input; state]
         self.bias = nn.Parameter(torch.empty(4 * cell_dim))
         self.projection = nn.Parameter(torch.empty(projection_dim, cell_dim))
@@ -131,11 +128,11 @@ class ProjectedLstm(nn.Module):
             panels = self._panels.of(
                 weights, lambda: compiled.lstm_panels(self.weight, self.used_bias(), self.projection)
             )
-            return compiled.lstm(x.contiguous(), step_sizes, panels, state, cell, self.cell_clip, self.projection_clip)
+            return compiled.lstm(x.contiguous(), step_sizes, panels, state, cell, self.clips)
         columns = self._transposed.of(weights, self._transpose_weights)
         outputs = x.new_empty(x.shape[0], self.projection_dim)
         for rows, sizes in in_parts(step_sizes, GATES_AHEAD // len(self.bias)):
-            self._in_torch(x[rows], sizes, state, cell, columns, outputs[rows])
+            self._in_torch(x[rows], sizes, state, cell, outputs[rows], columns)
         return outputs
 
     def used_bias(self) -> Tensor:
@@ -154,29 +151,24 @@ class ProjectedLstm(nn.Module):
         )
 
     def _in_torch(
-        self,
-        x: Tensor,
-        step_sizes: Sequence[int],
-        state: Tensor,
-        cell: Tensor,
-        weights: TransposedWeights,
-        outputs: Tensor,
+        self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor, weights: TransposedWeights
     ) -> None:
+        cell_clip, projection_clip = self.clips
         # The inputs of all steps in one product; only the recurrent half depends on the step before.
         # (tokens, 4 * cell_dim)
         from_input = in_blocks(lambda some: torch.addmm(weights.bias, some, weights.by_input), x)
         start = 0
-        for size in step_sizes:
+        for size in sizes:
             gates = in_blocks(lambda some: some @ weights.recurrent, state[:size])  # (size, 4 * cell_dim)
             gates += from_input[start : start + size]
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)  # (size, cell_dim) each
             running = cell[:size].mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
-            if self.cell_clip is not None:
-                running.clamp_(-self.cell_clip, self.cell_clip)
+            if cell_clip is not None:
+                running.clamp_(-cell_clip, cell_clip)
             hidden = output_gate.sigmoid_().mul_(running.tanh())  # (size, cell_dim)
             projected = in_blocks(lambda some: some @ weights.projection, hidden)
-            if self.projection_clip is not None:
-                projected.clamp_(-self.projection_clip, self.projection_clip)
+            if projection_clip is not None:
+                projected.clamp_(-projection_clip, projection_clip)
             state[:size] = outputs[start : start + size] = projected
             start += size
 
@@ -214,7 +206,7 @@ class LstmPair:
     def _run(
         self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor, weights: TransposedWeights
     ) -> None:
-        cell_clip, projection_clip = self.lstms[0].cell_clip, self.lstms[0].projection_clip
+        cell_clip, projection_clip = self.lstms[0].clips
         gates, between = torch.bmm(x, weights.by_input), pointwise(x.device)  # (2, tokens, 4 * cell_dim)
         hidden = torch.empty_like(cell)
         before, start = state, 0

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, product
 from typing import Self
 
 import numpy as np
@@ -78,7 +78,7 @@ class Bilm(nn.Module):
         width = options.projection_dim  # of the inputs and outputs of all layers
 
         def lstm() -> ProjectedLstm:
-            return ProjectedLstm(width, options.cell_dim, width, options.cell_clip, options.projection_clip)
+            return ProjectedLstm(width, options.cell_dim, width, (options.cell_clip, options.projection_clip))
 
         forward, backward = ([lstm() for _ in range(options.n_layers)] for _ in (FORWARD, BACKWARD))
         self.directions = nn.ModuleList(map(nn.ModuleList, (forward, backward)))  # [direction][layer]
@@ -155,27 +155,17 @@ class Bilm(nn.Module):
     def _read_all(self, text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor) -> None:
         """Writes the layers of the LSTMs: on a CPU each direction of each share of sentences in a thread of its own."""
         if self.device.type != "cpu":
-            self._read([FORWARD, BACKWARD], text, slice(None), vectors, carried, result)
+            self._read([FORWARD, BACKWARD], text, vectors, carried, result)
             return
         # Carried states need all sentences together.
         shares = min(at_once() // 2, len(text.lengths) // SENTENCES_IN_A_SHARE) if carried is None else 1
-        jobs, first = [], 0
-        for share in text.shares(max(1, shares)):
-            rows = slice(first, first + len(share.inside))
-            jobs += [partial(self._read, [way], share, rows, vectors, carried, result) for way in (FORWARD, BACKWARD)]
-            first = rows.stop
-        side_by_side(jobs)
+        work = product(text.shares(max(1, shares)), (FORWARD, BACKWARD))
+        side_by_side(partial(self._read, [way], share, vectors, carried, result) for share, way in work)
 
     def _read(
-        self,
-        directions: list[int],
-        text: _Text,
-        rows: slice,
-        vectors: Tensor,
-        carried: CarriedState | None,
-        result: Tensor,
+        self, directions: list[int], text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor
     ) -> None:
-        """Writes the layers of one direction, or of both in parallel, step by step, to these rows of the result."""
+        """Writes the layers of one direction, or of both in parallel, step by step, to the text's rows."""
         options, packing = self.options, text.packing
         # (directions, words and marks, projection_dim), packed
         x = vectors[upload(text.numbers[packing.positions[directions]], self.device)]
@@ -194,7 +184,7 @@ class Bilm(nn.Module):
             x = output + x if options.skip_connections and layer > 0 else output
             for direction, values, inside in zip(directions, x, kept, strict=True):
                 half = slice(direction * options.projection_dim, (direction + 1) * options.projection_dim)
-                result[layer + 1, rows, half] = values.index_select(0, inside)
+                result[layer + 1, text.rows, half] = values.index_select(0, inside)
 
     def lstm_layers(self, vectors: Tensor, inputs: Tensor, dropout: float = 0.0) -> list[Tensor]:
         """The outputs of each LSTM layer with gradients, (2, steps, sentences, projection_dim) each.
@@ -215,7 +205,7 @@ class Bilm(nn.Module):
                 torch.stack([lstm.weight for lstm in pair.lstms]).to(dtype),
                 torch.stack([lstm.bias for lstm in pair.lstms]),
                 torch.stack([lstm.projection for lstm in pair.lstms]).to(dtype),
-                (options.cell_clip, options.projection_clip),
+                pair.lstms[0].clips,
             )
             x = y + x if options.skip_connections and layer > 0 else y
             outputs.append(x)
@@ -242,12 +232,14 @@ class _Text:
         numbers: index into `words` at each position.
         inside: the positions that are not marks.
         lengths: positions of each sentence, marks included.
+        rows: where its tokens are among those of the whole batch.
     """
 
     words: list[str]
     numbers: Numbers  # (positions,)
     inside: Numbers  # (tokens,)
     lengths: Numbers  # (sentences,)
+    rows: slice
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> _Text:
@@ -259,7 +251,7 @@ class _Text:
         numbers[ends - 1] = number_of[END_OF_SENTENCE]
         running = map(number_of.__getitem__, chain.from_iterable(sentences))
         numbers[inside] = np.fromiter(running, dtype=np.int64, count=len(inside))
-        return cls(list(number_of), numbers, inside, lengths)
+        return cls(list(number_of), numbers, inside, lengths, slice(None))
 
     @cached_property
     def packing(self) -> ReadingOrder:
@@ -271,8 +263,8 @@ class _Text:
         first = 0
         for lengths in np.array_split(self.lengths, count):
             last = first + int(lengths.sum())
-            inside = self.inside[slice(*np.searchsorted(self.inside, (first, last)))] - first
-            yield _Text(self.words, self.numbers[first:last], inside, lengths)
+            rows = slice(*np.searchsorted(self.inside, (first, last)))
+            yield _Text(self.words, self.numbers[first:last], self.inside[rows] - first, lengths, rows)
             first = last
 
 

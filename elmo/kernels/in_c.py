@@ -34,6 +34,8 @@ from elmo.common.files import replacing
 
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
 
+Clips = tuple[float | None, float | None]
+"""Bounds of the cell and of the projected state, None for no bound."""
 
 Saved = tuple[Tensor, Tensor]
 """What a recurrence keeps for its backward pass: what steps take over, and what else it computed."""
@@ -173,28 +175,21 @@ class CompiledBilm:
         return out
 
     def lstm(
-        self,
-        x: Tensor,
-        step_sizes: Sequence[int],
-        weights: LstmPanels,
-        state: Tensor,
-        cell: Tensor,
-        cell_clip: float | None,
-        projection_clip: float | None,
+        self, x: Tensor, sizes: Sequence[int], weights: LstmPanels, state: Tensor, cell: Tensor, clips: Clips
     ) -> Tensor:
         """As `ProjectedLstm.forward`; state and cell are overwritten."""
-        sentences, state_dim = max(step_sizes, default=0), weights.projection.columns
-        _check(x, (sum(step_sizes), weights.by_input.depth))
+        sentences, state_dim = max(sizes, default=0), weights.projection.columns
+        _check(x, (sum(sizes), weights.by_input.depth))
         _check(state, (sentences, state_dim))
         _check(cell, (sentences, weights.cell_dim))
         outputs = x.new_empty(len(x), state_dim)
-        sizes = torch.tensor(step_sizes, dtype=torch.int64, device="cpu")
+        steps = torch.tensor(sizes, dtype=torch.int64, device="cpu")
         parts = weights.by_input.values, weights.by_input.bias, weights.recurrent.values
-        clips = (math.inf if clip is None else clip for clip in (cell_clip, projection_clip))
+        bounds = (math.inf if clip is None else clip for clip in clips)
         self._lstm(
-            *(*_pointers(x, sizes), len(step_sizes)),
+            *(*_pointers(x, steps), len(sizes)),
             *_pointers(*parts, weights.projection.values, weights.projection.bias),
-            *(weights.by_input.depth, weights.cell_dim, state_dim, *clips),
+            *(weights.by_input.depth, weights.cell_dim, state_dim, *bounds),
             *_pointers(state, cell, outputs),
         )
         return outputs
@@ -247,17 +242,11 @@ class CompiledLoops:
         return cells, states, kept
 
     def backward(
-        self,
-        grad: Tensor,
-        gates: Tensor,
-        saved: Saved,
-        weight: Tensor,
-        packing: PackedSteps,
-        mask: Tensor | None = None,
+        self, grad: Tensor, gates: Tensor, kept: Saved, weight: Tensor, packing: PackedSteps, mask: Tensor | None = None
     ) -> Tensor:
         """The gradients of the gates; overwrites `grad`."""
         grad_gates = torch.empty_like(gates)
-        rows = [gates, *saved, grad, grad_gates]
+        rows = [gates, *kept, grad, grad_gates]
         if weight.shape[1] == 3 * weight.shape[2]:
             _walk(self._gru[1], packing, [weight], rows)
         else:

@@ -102,9 +102,9 @@ def _direction(bilm: Bilm, direction: int, x: Tensor, lengths: list[int]) -> Ten
             gates = linear(inputs[:n, step], to_input) + linear(state[:n], to_state, lstm.bias)
             i, f, g, o = gates.chunk(4, dim=1)
             memory = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f + 1.0) * cell[:n]
-            memory = _clipped(memory, lstm.cell_clip)
+            memory = _clipped(memory, lstm.clips[0])
             projected = linear(torch.sigmoid(o) * torch.tanh(memory), lstm.projection)
-            projected = _clipped(projected, lstm.projection_clip)
+            projected = _clipped(projected, lstm.clips[1])
             cell[:n], state[:n], output[:n, step] = memory, projected, projected
         skip = bilm.options.skip_connections and number > 0
         outputs.append(output + inputs if skip else output)

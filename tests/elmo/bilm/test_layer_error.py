@@ -18,7 +18,7 @@ UNREACHED = 1e4  # a clip that has no effect: without one a GPU uses cuDNN inste
 
 def extreme_lstm():
     """An LSTM whose gates are its inputs, drawn from -300 to 300, which saturates all nonlinearities."""
-    lstm = ProjectedLstm(4 * CELLS, CELLS, CELLS, UNREACHED, UNREACHED).requires_grad_(False)
+    lstm = ProjectedLstm(4 * CELLS, CELLS, CELLS, (UNREACHED, UNREACHED)).requires_grad_(False)
     lstm.weight.zero_()
     lstm.weight[:, : 4 * CELLS] = torch.eye(4 * CELLS)
     lstm.bias.zero_()

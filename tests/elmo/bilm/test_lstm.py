@@ -21,7 +21,7 @@ def module_of(weight, bias, projection, cell_clip, projection_clip):
     """The same weights in the module's order: i, f, g, o, outputs first."""
     blocks = np.split(np.arange(4 * CELL), 4)
     order = np.concatenate([blocks[0], blocks[2], blocks[1], blocks[3]])
-    lstm = ProjectedLstm(INPUT, CELL, PROJECTION, cell_clip, projection_clip).double()
+    lstm = ProjectedLstm(INPUT, CELL, PROJECTION, (cell_clip, projection_clip)).double()
     with torch.no_grad():
         lstm.weight.copy_(torch.from_numpy(weight[:, order].T.copy()))
         lstm.bias.copy_(torch.from_numpy(bias[order]))

@@ -23,7 +23,7 @@ SENTENCES = [["The", "cat", "sat"], [], ["Yes"], ["a"] * 12, ["and", "/", "or", 
 def made_lstms(cell_clip, projection_clip, dtype=torch.float64):
     """Two LSTMs whose cells and states reach clips of 0.5."""
     generator = torch.Generator().manual_seed(0)
-    lstms = [ProjectedLstm(INPUT, CELL, PROJECTION, cell_clip, projection_clip).to(dtype) for _ in range(2)]
+    lstms = [ProjectedLstm(INPUT, CELL, PROJECTION, (cell_clip, projection_clip)).to(dtype) for _ in range(2)]
     for lstm in lstms:
         for parameter in lstm.parameters():
             parameter.requires_grad_(False).normal_(0.0, 1.5, generator=generator)
@@ -123,7 +123,7 @@ def bilm_of(clip, size=24, gain=2.0):
 
 def read_together(bilm, text, *arguments):
     """Reads both directions in parallel, as on a GPU."""
-    bilm._read([0, 1], text, slice(None), *arguments)
+    bilm._read([0, 1], text, *arguments)
 
 
 @pytest.mark.parametrize("clip", [0.2, None])

@@ -50,7 +50,7 @@ def libraries(cache):
 
 def random_lstm(input_dim, cell_dim, projection_dim, cell_clip=None, projection_clip=None, scale=1.0):
     generator = torch.Generator().manual_seed(cell_dim)
-    lstm = ProjectedLstm(input_dim, cell_dim, projection_dim, cell_clip, projection_clip).requires_grad_(False)
+    lstm = ProjectedLstm(input_dim, cell_dim, projection_dim, (cell_clip, projection_clip)).requires_grad_(False)
     for parameter in lstm.parameters():
         parameter.normal_(generator=generator).mul_(scale / max(1, parameter[0].numel()) ** 0.5)
     return lstm
