@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.bilm.options import BilmOptions
-from elmo.bilm.weight_files import PRECISIONS, bilm_files, load_bilm, options_path, save_bilm, weights_choices
+from elmo.bilm.weight_files import PRECISIONS, find_weights, load_bilm, options_path, save_bilm, weights_choices
 from elmo.common.errors import InputError, command_parser, exit_status
 
 DESCRIPTION = """\
@@ -23,7 +23,7 @@ def convert(weights: str, out: Path, precision: str, options: Path | None = None
     """Writes a biLM to a new file; see `load_bilm` and `save_bilm`."""
     if out.exists():
         raise InputError(f"{out}: this file exists; name a new one, or delete it first")
-    source = bilm_files(weights, options)[0]  # before OUT is in that folder, too
+    source = find_weights(weights)  # before OUT is in that folder, too
     bilm, described = load_bilm(weights, options), options_path(out)
     if described.exists() and BilmOptions.from_file(described) != bilm.options:
         raise InputError(

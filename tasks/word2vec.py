@@ -109,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(options: argparse.Namespace) -> None:
     settings = Word2VecSettings(**{name: getattr(options, name) for name in Word2VecSettings.__dataclass_fields__})
-    text = CorpusSettings(options.texts, options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed)
+    text = CorpusSettings(
+        options.texts, tokenise=options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
+    )
     kept = None if options.data is None else words_of_data(options.data)  # an hour before they are needed
     make_vectors(text, options.out, settings, Console(stderr=True), kept)
 

@@ -160,7 +160,7 @@ class Bilm(nn.Module):
         # Carried states need all sentences together.
         shares = min(at_once() // 2, len(text.lengths) // SENTENCES_IN_A_SHARE) if carried is None else 1
         work = product(text.shares(max(1, shares)), (FORWARD, BACKWARD))
-        side_by_side(partial(self._read, [way], share, vectors, carried, result) for share, way in work)
+        side_by_side([partial(self._read, [way], share, vectors, carried, result) for share, way in work])
 
     def _read(
         self, directions: list[int], text: _Text, vectors: Tensor, carried: CarriedState | None, result: Tensor

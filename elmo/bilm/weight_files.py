@@ -137,18 +137,12 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
         InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or does
             not have the shape that the options define.
     """
-    path = weights_file(find_weights(weights))
+    path = find_weights(weights)
     chosen = BilmOptions.from_file(Path(options)) if options is not None else BilmOptions.from_json(*read_options(path))
     state = read_weights(path, list(_entries(chosen)))  # checks the shapes before a large model is made
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
     return bilm
-
-
-def bilm_files(weights: Path | str, options: Path | str | None) -> list[Path]:
-    """The files that `load_bilm` may read with these arguments; not all need to exist."""
-    path = weights_file(find_weights(weights))
-    return [path, *([options_path(path), path.with_name("options.json")] if options is None else [Path(options)])]
 
 
 def weights_choices() -> str:
@@ -158,19 +152,28 @@ def weights_choices() -> str:
 
 
 def find_weights(weights: Path | str) -> Path:
-    """The path of weights given by path or name; published weights are downloaded the first time."""
+    """The weights file of a path, of a folder or of a name; published weights are downloaded the first time."""
     path, name, shipped = expanded(weights, "weights"), str(weights), shipped_names()
-    if path.exists():
-        return path
-    if name in shipped:
-        return shipped_folder(name)
-    if name in BILMS:
-        return obtain(name)
-    raise InputError(
-        f"{weights}: no such weights file or folder, and no biLM has that name; "
-        f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
-        "python -m elmo.pretrain trains others, with objective=masked a masked LM"
-    )
+    if not path.exists():
+        if name not in (*shipped, *BILMS):
+            raise InputError(
+                f"{weights}: no such weights file or folder, and no biLM has that name; "
+                f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
+                "python -m elmo.pretrain trains others, with objective=masked a masked LM"
+            )
+        path = shipped_folder(name) if name in shipped else obtain(name)
+    if path.is_dir():
+        candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES and item.is_file())
+        # The folder may also contain embeddings in HDF5.
+        candidates = [item for item in candidates if "weights" in item.name] or candidates
+        if len(candidates) != 1:
+            found = ", ".join(item.name for item in candidates) or "none"
+            kinds = " or ".join(WEIGHTS_SUFFIXES)
+            raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {found}")
+        return candidates[0]
+    if path.suffix not in WEIGHTS_SUFFIXES or not path.is_file():  # reading a pipe would block
+        raise InputError(f"{path}: expected a file ending in {', '.join(WEIGHTS_SUFFIXES)}, or a folder with one")
+    return path
 
 
 def save_bilm(bilm: Bilm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:
@@ -253,22 +256,6 @@ def _check_shapes(
                 f"{path}: tensor {name!r}: expected {wanted} by its options, found {there}. Check that options and "
                 "weights belong together"
             )
-
-
-def weights_file(path: Path) -> Path:
-    """The weights file of a path: the path itself, or the file in this folder."""
-    if path.is_dir():
-        candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES and item.is_file())
-        # The folder may also contain embeddings in HDF5.
-        candidates = [item for item in candidates if "weights" in item.name] or candidates
-        if len(candidates) != 1:
-            found = ", ".join(item.name for item in candidates) or "none"
-            kinds = " or ".join(WEIGHTS_SUFFIXES)
-            raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {found}")
-        return candidates[0]
-    if path.suffix not in WEIGHTS_SUFFIXES or not path.is_file():  # reading a pipe would block
-        raise InputError(f"{path}: expected a file ending in {', '.join(WEIGHTS_SUFFIXES)}, or a folder with one")
-    return path
 
 
 def read_options(path: Path) -> tuple[dict[str, Any], str]:

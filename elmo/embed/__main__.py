@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from elmo.bilm.weight_files import bilm_files, load_bilm, weights_choices
+from elmo.bilm.weight_files import find_weights, load_bilm, weights_choices
 from elmo.common.checks import MOST_THREADS
 from elmo.common.device import CHOICES, choose_device
 from elmo.common.errors import command_parser, exit_status
@@ -124,8 +124,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
     source, target = map(Path, options.paths)
-    for file in bilm_files(options.weights, options.options):
-        refuse_overwrite("the biLM", file, target)
+    refuse_overwrite("the biLM", find_weights(options.weights), target)
     bilm = load_bilm(options.weights, options.options).to(choose_device(options.device))
     bilm.remember_words()
     with tempfile.TemporaryDirectory() as folder:

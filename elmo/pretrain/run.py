@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -17,15 +17,12 @@ from elmo.common.files import explain_full_disk, replacing
 from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
-from elmo.pretrain.corpus.token_store import CorpusSettings, TokenStore, build_store
+from elmo.pretrain.corpus.token_store import CorpusSettings, TextSettings, TokenStore, build_store
 from elmo.pretrain.export import Output, card, export, find_output, hardware, load_model, load_output
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, Measured
 from elmo.pretrain.settings import Settings
 from elmo.pretrain.train import RunFolder, precision, require_finite, train
-
-if TYPE_CHECKING:
-    pass
 
 
 class Given(NamedTuple):
@@ -52,41 +49,35 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
         )
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     given = _given(settings)  # loaded early, so that errors come before the text is read
-    options = OBJECTIVES[settings.objective].options
     if given.model is None:
-        options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
+        OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
     device, out = choose_device(settings.device), Path(settings.out)
     out.mkdir(parents=True, exist_ok=True)  # fails early if it cannot be written, since reading text may take long
-    shared = {name: value for name, value in vars(settings).items() if name in CorpusSettings.__dataclass_fields__}
+    shared = {name: getattr(settings, name) for name in TextSettings.__dataclass_fields__}
     wanted = CorpusSettings(settings.corpus, **shared, recase=settings.training.recase)
     store = build_store(wanted, settings.store or out / "store", console)
     busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
     full = f"{out}: no room left on this disk. Make room and run again: it continues from the last checkpoint"
     with locked(out / "lock", busy), explain_full_disk(full):
-        vocabulary = given.vocabulary or store.words()[: store.vocabulary_size]
-        model = given.model or LanguageModel.random(options(settings, vocabulary), len(vocabulary), settings.seed)
-        _pretrain(settings, model.to(device), vocabulary, given.taken, store, command, console)
+        _pretrain(settings, given, store, device, command, console)
 
 
 def _pretrain(
-    settings: Settings,
-    model: LanguageModel,
-    vocabulary: list[str],
-    taken: dict[str, str],
-    store: TokenStore,
-    command: list[str],
-    console: Console,
+    settings: Settings, given: Given, store: TokenStore, device: torch.device, command: list[str], console: Console
 ) -> None:
-    out, device, objective = Path(settings.out), model.core.device, OBJECTIVES[settings.objective]
-    folder = RunFolder(out, settings.identity() | {"store": store.fingerprint} | taken)
+    out, objective = Path(settings.out), OBJECTIVES[settings.objective]
+    folder = RunFolder(out, settings.identity() | {"store": store.fingerprint} | given.taken)
     if (made := folder.made_with()) is not None:
         print_line(console, f"{out}: this run is finished; see {out / 'export' / made['name'] / 'card.md'}")
         if (weights := made.get("export", {}).get("weights", "float16")) != settings.export.weights:
             warning = f"warning: its weights are in {weights}, not {settings.export.weights}; elmo.convert changes them"
             print_line(console, warning, style="yellow")
         return
+    vocabulary = given.vocabulary or store.words()[: store.vocabulary_size]
+    options = objective.options(settings, vocabulary)
+    model = (given.model or LanguageModel.random(options, len(vocabulary), settings.seed)).to(device)
     width = model.core.encoder.options.max_characters
-    train_text, heldout = texts_of_store(store, width, vocabulary if taken else None)
+    train_text, heldout = texts_of_store(store, width, given.vocabulary or None)
 
     def measure(model: LanguageModel, title: str, dtype: torch.dtype = torch.float32) -> Measured | None:
         """With progress: on a CPU, or with much held-out text, it takes minutes."""

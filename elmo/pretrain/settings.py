@@ -10,6 +10,7 @@ from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
+from elmo.pretrain.corpus.token_store import TextSettings
 from elmo.sources.masked import MaskedOptions, check_shape, encoder_options
 
 INPUTS = ("char", "word", "both")
@@ -179,26 +180,15 @@ class Export:
 
 
 @dataclass
-class Settings:
-    """Settings of a pretraining run.
+class Settings(TextSettings):
+    """Settings of a pretraining run; those of its text are in `TextSettings`, of the token store.
 
     Attributes:
         corpus: text files and folders of them, each with a weight if needed: corpus=[wiki.txt.xz,news.txt.xz*4] reads
             every training sentence of the news four times in a pass. Weights such as 2.5 and 0.5 are drawn by the seed.
-            Held-out text is never repeated; word counts, which decide the vocabulary, include the copies. See
-            `corpus.CorpusSettings` for this and the next nine.
-        exclude: text files, such as test sets; paragraphs of the corpus that share 45 letters and digits in a row with
-            one of them are left out; case, spacing and punctuation do not count.
-        tokenise: ptb or whitespace.
-        vocabulary: words that are predicted.
+            See `CorpusSettings.sources`.
         vocabulary_of: a biLM with its output layer next to it, or a shipped name: predicts the words that it predicts,
             instead of the most frequent of the text. Perplexities of biLMs compare only if both predict the same words.
-        min_count: rarer words are <UNK>.
-        heldout_fraction: fraction of the text that perplexity is measured on.
-        heldout_unit: document holds out whole documents; paragraph single paragraphs, which are easier to predict.
-        heldout_seed: chooses the held-out text; `seed` if null. Runs of several seeds that are compared need the same.
-        max_tokens: of a sentence.
-        workers: processes that tokenise; one per core if null.
         store: folder of the token store; default OUT/store. Runs may share one.
         out: folder of the run.
         name: of the exported biLM.
@@ -206,7 +196,6 @@ class Settings:
         input: char, word or both.
         init: weights to start from instead of random ones: a folder with its output layer next to it, or a shipped
             name. Shape and vocabulary come with it.
-        seed: of all random draws.
         device: auto, cpu or cuda.
         licence: of the text, for the card.
         model: shape of the biLM.
@@ -218,22 +207,12 @@ class Settings:
 
     corpus: list[str] = field(default_factory=list)
     out: str = ""
-    exclude: list[str] = field(default_factory=list)
-    tokenise: str = "ptb"
-    vocabulary: int = 100_000
     vocabulary_of: str | None = None
-    min_count: int = 1
-    heldout_fraction: float = 0.005
-    heldout_unit: str = "document"
-    heldout_seed: int | None = None
-    max_tokens: int = 200
-    workers: int | None = None
     store: str | None = None
     name: str = "small"
     objective: str = "bilm"
     input: str = "char"
     init: str | None = None
-    seed: int = 1
     device: str = "auto"
     licence: str | None = None
     model: Model = field(default_factory=Model)
@@ -244,11 +223,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         checks.finite(asdict(self))
+        super().__post_init__()
         checks.one_of(OBJECTIVE_NAMES, "objective", self.objective)
         checks.one_of(INPUTS, "input", self.input)
-        checks.at_least(0, "seed", self.seed)
-        checks.at_least(0, "heldout_seed", self.heldout_seed)
-        checks.at_least(2, "max_tokens", self.max_tokens)
         if self.init and self.vocabulary_of:
             given = f"vocabulary_of={self.vocabulary_of}"
             raise InputError(f"{given}: expected none with init={self.init}, whose vocabulary is kept; drop one")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
-from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, read_options, weights_file
+from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, read_options
 from elmo.common.device import upload
 from elmo.common.files import FileState, states_of
 from elmo.sources.masked import MaskedLm, load_either
@@ -26,17 +26,15 @@ def trained(weights: str) -> Bilm | MaskedLm:
 
 def files(weights: str) -> list[Path]:
     """The files that are read: the weights, and the options if they are in a file of their own."""
-    path = weights_file(find_weights(weights))
+    path = find_weights(weights)
     options = Path(read_options(path)[1])
     return [path, options] if options.is_file() else [path]
 
 
 def file_states(weights: str) -> tuple[FileState, ...]:
     """The states of the files of a biLM: while these are equal, so is its fingerprint."""
-    path = find_weights(weights).absolute()
-    folder = path if path.is_dir() else path.parent
     suffixes = (*WEIGHTS_SUFFIXES, ".json")
-    return states_of(file for file in folder.iterdir() if file.suffix in suffixes)
+    return states_of(file for file in find_weights(weights).absolute().parent.iterdir() if file.suffix in suffixes)
 
 
 class TunedBilm(nn.Module):

@@ -25,15 +25,7 @@ from elmo.bilm.lstm import Numbers
 from elmo.bilm.model import Bilm, draw_weights, weights_hash
 from elmo.bilm.options import REMEDY, BilmOptions
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
-from elmo.bilm.weight_files import (
-    Entry,
-    find_weights,
-    load_bilm,
-    read_options,
-    read_weights,
-    save_weights,
-    weights_file,
-)
+from elmo.bilm.weight_files import Entry, find_weights, load_bilm, read_options, read_weights, save_weights
 from elmo.common import checks
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError
@@ -345,7 +337,7 @@ def load_masked(weights: Path | str) -> MaskedLm:
     Raises:
         InputError: a file is missing or damaged, or a tensor does not have the shape that the options define.
     """
-    path = weights_file(find_weights(weights))
+    path = find_weights(weights)
     options = MaskedOptions.from_json(*read_options(path))
     state = read_weights(path, _entries(options))
     model = MaskedLm(options)
@@ -361,7 +353,7 @@ def load_either(weights: Path | str) -> Bilm | MaskedLm:
 
 def is_masked(weights: Path | str) -> bool:
     """Whether these weights are those of a masked LM, by their options."""
-    return KIND in read_options(weights_file(find_weights(weights)))[0]
+    return KIND in read_options(find_weights(weights))[0]
 
 
 def save_masked(model: MaskedLm, path: Path | str, dtype: torch.dtype = torch.float32) -> None:

@@ -28,10 +28,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,16 +79,13 @@ Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class CorpusSettings:
-    """Settings of a token store; equal sources and settings give equal bytes, for any `workers`.
+@dataclass(kw_only=True)
+class TextSettings:
+    """What a pretraining and its token store have in common.
 
     Attributes:
-        sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence per line. `FILE*4` has a weight:
-            each training sentence of the file occurs 4 times in a pass. With a weight of 2.5, it occurs twice, and a
-            third time with probability 0.5, drawn by the seed; 0.5 keeps half of the sentences. Held-out text is never
-            repeated. Counts of words, which decide the vocabulary, include the copies. A paragraph that several files
-            share belongs to the first of them.
+        exclude: Text files. Paragraphs that share 45 letters and digits in a row with one of them are left out; case,
+            white space and punctuation do not count, so tokenised text finds running text.
         tokenise: "ptb" for running text, "whitespace" for text that is already split into sentences and tokens.
         vocabulary: Number of words that are targets, the most frequent of the training text (special ids not counted).
         min_count: Words rarer than this in the training text are left out of the vocabulary even if it is not full.
@@ -98,41 +95,57 @@ class CorpusSettings:
             stretches, and so is all text that has fewer than 20 documents. A stretch has at most 500 paragraphs; its
             length is chosen so that about ten stretches are held out. "paragraph": single paragraphs, as in stores
             made before this setting existed.
-        seed: Decides which paragraphs are held out, the order of training sentences, their copies and their recasing.
         heldout_seed: Decides which are held out, in place of `seed`: stores of several seeds then hold out the same
             text, so that none is trained on what another is measured on.
+        seed: Decides which paragraphs are held out, the order of training sentences, their copies and their recasing;
+            in a pretraining all random draws.
         max_tokens: Longer sentences are cut into equal parts of at most this length; nothing is dropped. 200 affects
             one sentence in 25,000 of English prose, mostly lists, and bounds the memory of a batch.
+        workers: Processes that tokenise; None for one per core that this process may use.
+    """
+
+    exclude: list[str] = field(default_factory=list)
+    tokenise: str = "ptb"
+    vocabulary: int = 100_000
+    min_count: int = 1
+    heldout_fraction: float = 0.005
+    heldout_unit: str = "document"
+    heldout_seed: int | None = None
+    seed: int = 1
+    max_tokens: int = 200
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.one_of(get_args(Tokenise), "tokenise", self.tokenise)
+        checks.one_of(HELDOUT_UNITS, "heldout_unit", self.heldout_unit)
+        least = {"vocabulary": 1, "min_count": 1, "max_tokens": 2, "workers": 1, "seed": 0, "heldout_seed": 0}
+        for name, low in least.items():
+            checks.at_least(low, name, getattr(self, name))
+        checks.dropout("heldout_fraction", self.heldout_fraction)
+
+
+@dataclass
+class CorpusSettings(TextSettings):
+    """Settings of a token store; equal sources and settings give equal bytes, for any `workers`.
+
+    Attributes:
+        sources: Files (.txt, .gz, .xz) and folders of them, one paragraph or sentence per line. `FILE*4` has a weight:
+            each training sentence of the file occurs 4 times in a pass. With a weight of 2.5, it occurs twice, and a
+            third time with probability 0.5, drawn by the seed; 0.5 keeps half of the sentences. Held-out text is never
+            repeated. Counts of words, which decide the vocabulary, include the copies. A paragraph that several files
+            share belongs to the first of them.
         block_bytes: Text that one process handles at a time: the size of a shard.
-        workers: Processes; None for one per core that this process may use.
-        exclude: Text files. Paragraphs that share 45 letters and digits in a row with one of them are left out; case,
-            white space and punctuation do not count, so tokenised text finds running text.
         recase: Share of the training sentences whose case is changed, drawn by the seed: two thirds of these are
             upper-cased, in one third every word begins with a capital. Held-out text keeps its case.
     """
 
     sources: Sequence[str | Path]
-    tokenise: Tokenise = "ptb"
-    vocabulary: int = 100_000
-    min_count: int = 1
-    heldout_fraction: float = 0.005
-    heldout_unit: str = "document"
-    seed: int = 1
-    max_tokens: int = 200
     block_bytes: int = BLOCK_BYTES
-    workers: int | None = None
-    exclude: Sequence[str | Path] = ()
     recase: float = 0.0
-    heldout_seed: int | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of(get_args(Tokenise), "tokenise", self.tokenise)
-        checks.one_of(HELDOUT_UNITS, "heldout_unit", self.heldout_unit)
-        least = {"vocabulary": 1, "min_count": 1, "max_tokens": 2, "block_bytes": 1024, "workers": 1}
-        least |= {"seed": 0, "heldout_seed": 0}
-        for name, low in least.items():
-            checks.at_least(low, name, getattr(self, name))
-        checks.dropout("heldout_fraction", self.heldout_fraction)
+        super().__post_init__()
+        checks.at_least(1024, "block_bytes", self.block_bytes)
         checks.dropout("recase", self.recase)
 
     @functools.cached_property
@@ -399,7 +412,7 @@ def make_shards(settings: CorpusSettings, folder: Path, meter: Meter) -> list[Pa
 def make_shard(job: tuple[Block, Path], settings: CorpusSettings) -> tuple[int, int]:
     """Tokenise a block into a shard in a file; return the block's cost and its number of tokens."""
     block, path = job
-    paragraph = _tokeniser(settings.tokenise).paragraph
+    paragraph = _tokeniser(cast(Tokenise, settings.tokenise)).paragraph
     excludes = _excluded(settings.excluded_texts)
     flat: list[str] = []
     sentence_lengths: list[int] = []

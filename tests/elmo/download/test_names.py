@@ -48,7 +48,7 @@ class TestBilm:
         loaded = load_bilm("allennlp/medium")
         assert loaded.fingerprint() == bilm.fingerprint()
         folder = cache / "allennlp" / "medium"
-        assert find_weights("allennlp/medium") == folder
+        assert find_weights("allennlp/medium").parent == folder
         assert {path.lstrip("/") for path, _ in site.asked} == {
             f"allennlp/medium/{MEDIUM}_{end}" for end in ("options.json", "weights.hdf5")
         }
@@ -67,7 +67,7 @@ class TestBilm:
     def test_a_folder_of_that_name_takes_precedence(self, site, tmp_path, monkeypatch, bilm):
         save_bilm(bilm, tmp_path / "allennlp" / "medium" / "weights.hdf5")
         monkeypatch.chdir(tmp_path)
-        assert find_weights("allennlp/medium").absolute() == tmp_path / "allennlp" / "medium"
+        assert find_weights("allennlp/medium").absolute().parent == tmp_path / "allennlp" / "medium"
         assert site.asked == []
 
     def test_an_interrupted_transfer_continues(self, site, bilm):

@@ -78,5 +78,7 @@ def test_weights_and_options_are_not_overwritten(source, tmp_path, capsys, given
     target = tmp_path / name if (tmp_path / name).exists() else tmp_path / "model" / name
     chosen = tmp_path / "model" / ("weights.hdf5" if given == "file" else "")
     assert run(source, target, chosen, *options) == 1
-    assert f"{target}: cannot write there: it would overwrite the biLM" in capsys.readouterr().err
+    overwrites = "cannot write there: it would overwrite the biLM"
+    ending = "expected the name of a file that ends in .hdf5, .h5 or .parquet"
+    assert f"{target}: {ending if target.suffix == '.json' else overwrites}" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (tmp_path / "model").iterdir()} == files

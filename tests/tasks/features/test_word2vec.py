@@ -144,7 +144,9 @@ class TestTraining:
         """Of text, the paragraphs that a pretraining with its own defaults holds out; of a store, the store's."""
         text = write(tmp_path / "text.txt", range(1500))
         plain = Settings()
-        asked = CorpusSettings([text], plain.tokenise, heldout_fraction=plain.heldout_fraction, seed=plain.seed)
+        asked = CorpusSettings(
+            [text], tokenise=plain.tokenise, heldout_fraction=plain.heldout_fraction, seed=plain.seed
+        )
         bilms = build_store(asked, tmp_path / "store", QUIET)
         trained(text, "--out", tmp_path / "from_text.txt", "--epochs", "1", *SMALL)
         trained(tmp_path / "store", "--out", tmp_path / "from_store.txt", "--epochs", "1", *SMALL)
