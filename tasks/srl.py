@@ -22,7 +22,7 @@ from tasks.data.text import Span, may_follow_in_iob2, raw_text, read_documents, 
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
 from tasks.modules.crf import TagRules, best_tags, padded
-from tasks.modules.recurrence import AlternatingHighwayLstm
+from tasks.modules.layers import AlternatingHighwayLstm
 from tasks.settings import Dropout, Layers, Width
 from tasks.task import Answer, Batch, FeatureBatch, Head, Split
 

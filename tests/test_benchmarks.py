@@ -296,7 +296,7 @@ def test_heads_from_libraries_take_none_of_our_shortcuts(monkeypatch):
     def never(*given):
         raise AssertionError("this is ours")
 
-    monkeypatch.setattr("tasks.modules.layers.bidirectional", never)
+    monkeypatch.setattr("tasks.modules.layers._Layer.apply", never)
     layer, crf = BiRnn(4, 3), ConstrainedCrf(["a", "b"], lambda first, second: True)
     x, lengths = torch.randn(2, 5, 4), torch.tensor([5, 3])
     mask = torch.arange(5) < lengths[:, None]

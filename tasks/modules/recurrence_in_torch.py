@@ -1,6 +1,6 @@
 """Packed batches, and the loop over the steps of a recurrence in plain torch, one or two directions at once.
 
-It defines what the forms in elmo.kernels compute, with the same `forward` and `backward`; `tasks.modules.recurrence`
+It defines what the forms in elmo.kernels compute, with the same `forward` and `backward`; `tasks.modules.layers`
 chooses. H is the width of the state. An LSTM has four gates, o, i, f, g; a GRU three, r, z, n, and a bias of its own
 for the state. A highway LSTM has a gate r before those of an LSTM, and before r a projection of the input, to which
 the state adds nothing.

@@ -44,7 +44,7 @@ from results.records.record import (
 from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.metrics import SAME_SCORE, Scores
-from tasks.modules.recurrence import kernels_for
+from tasks.modules.layers import kernels_for
 from tasks.running.config import Run
 from tasks.running.loggers import Logger
 from tasks.running.predict import WEIGHTS_NAME, LoadedModel, predictor, save_weights

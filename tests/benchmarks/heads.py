@@ -20,8 +20,7 @@ from torchcrf import CRF
 from elmo.common.device import torch_threads
 from tasks.features.words import CharacterCnn, CharactersConfig
 from tasks.modules.crf import ConstrainedCrf
-from tasks.modules.layers import BiRnn, product
-from tasks.modules.recurrence import AlternatingHighwayLstm, loops_for
+from tasks.modules.layers import AlternatingHighwayLstm, BiRnn, loops_for, product
 from tasks.modules.recurrence_in_torch import Packing
 from tests.benchmarks.measuring import rows as table
 from tests.benchmarks.measuring.rows import Measurement

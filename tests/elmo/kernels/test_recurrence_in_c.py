@@ -11,8 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo.bilm import fast
 from tasks.modules import recurrence_in_torch
-from tasks.modules.layers import BiRnn
-from tasks.modules.recurrence import loops_for
+from tasks.modules.layers import BiRnn, loops_for
 from tasks.modules.recurrence_in_torch import Packing
 from tests.elmo.kernels import extreme_gates
 

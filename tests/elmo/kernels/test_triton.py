@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tasks.modules.recurrence_in_torch
-from tasks.modules.recurrence import AlternatingHighwayLstm
+from tasks.modules.layers import AlternatingHighwayLstm
 from tasks.modules.recurrence_in_torch import Packing
 from tests.elmo.kernels import extreme_gates
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tasks.modules.recurrence import AlternatingHighwayLstm
+from tasks.modules.layers import AlternatingHighwayLstm
 from tasks.modules.seeding import initialise
 
 LENGTHS = ([4, 1, 7, 7, 2], [1], [3, 3], [5, 9])

@@ -9,8 +9,7 @@ from torch import nn
 
 from elmo.bilm.fast import kernel_module
 from tasks.modules import recurrence_in_torch
-from tasks.modules.layers import BiRnn
-from tasks.modules.recurrence import AlternatingHighwayLstm, kernels_for, loops_for
+from tasks.modules.layers import AlternatingHighwayLstm, BiRnn, kernels_for, loops_for
 
 
 @pytest.fixture
