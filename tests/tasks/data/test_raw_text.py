@@ -8,8 +8,7 @@ from tasks.data.text import fields_of_line, span_fields, tag_columns, tokens_of
 from tasks.modules.biattentive import BcnSettings
 from tasks.ner import ColumnReader, Ner, NerSettings
 from tasks.snli import EsimSettings, PairReader, Snli
-from tasks.squad.head import SquadSettings
-from tasks.squad.task import Squad, SquadReader
+from tasks.squad.task import Squad, SquadReader, SquadSettings
 from tasks.srl import Srl, SrlSettings
 from tasks.sst5 import Sst5, TreeReader
 from tasks.task import NoSettings

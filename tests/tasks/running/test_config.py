@@ -19,7 +19,7 @@ from tasks.ner import NerSettings
 from tasks.running.config import own_settings, run_config, typed_config
 from tasks.running.schema import compose_config
 from tasks.settings import check_ranges
-from tasks.squad.head import SquadSettings
+from tasks.squad.task import SquadSettings
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of
 from tests.tasks.pinned_defaults import data_of

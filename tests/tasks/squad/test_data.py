@@ -6,8 +6,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from tasks.data.datasets import DataSource
-from tasks.squad.head import SquadSettings
-from tasks.squad.task import Squad, SquadReader, answer_text, held_out, read_rows, read_squad
+from tasks.squad.task import Squad, SquadReader, SquadSettings, answer_text, held_out, read_rows, read_squad
 from tasks.task import SPLITS
 from tests.tasks.making import run_of
 

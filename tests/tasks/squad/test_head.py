@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.squad.head import BiAttention, BidafSelfAttention, SelfAttention, SquadSettings, Trilinear, best_spans
+from tasks.squad.task import BiAttention, BidafSelfAttention, SelfAttention, SquadSettings, Trilinear, best_spans
 from tasks.task import Batch, FeatureBatch
 
 
