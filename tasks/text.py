@@ -12,7 +12,6 @@ from itertools import chain
 
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import print_lines
-from tasks.data.datasets import DataSource
 from tasks.running.config import Run, typed_config
 from tasks.running.schema import add_config_dir, group_options
 
@@ -30,8 +29,7 @@ by spaces. No labels, nothing of dev or test. To tune a biLM on it and use that:
 
 def training_text(config: Run) -> list[str]:
     """The sentences of a task's training examples, each once, in order."""
-    source = DataSource(config.data, config.data_dir, config.limit, config.train_fraction, config.seed)
-    examples = source.load(config.task, "train").examples
+    examples = config.source.load(config.task, "train").examples
     return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
 
 

@@ -67,27 +67,13 @@ def words_of_data(folder: Path) -> set[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser("tasks.word2vec", __doc__ or "", EXAMPLE)
-    parser.add_argument(
-        "texts",
-        metavar="TEXT",
-        type=Path,
-        nargs="+",
-        help=".txt, .gz or .xz files and folders of them, or the token store of a pretraining (its training part)",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        default=word2vec_path(),
-        help="default: the file of features=static and word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=Path,
-        help="the tasks' official files, as data_dir of tasks.run: keeps the words of the data in it, and of the "
-        "shipped data; default: keeps all words",
-    )
+    about = ".txt, .gz or .xz files and folders of them, or the token store of a pretraining (its training part)"
+    parser.add_argument("texts", metavar="TEXT", type=Path, nargs="+", help=about)
+    about = "default: the file of features=static and word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt"
+    parser.add_argument("--out", metavar="FILE", type=Path, default=word2vec_path(), help=about)
+    about = "the tasks' official files, as data_dir of tasks.run: keeps the words of the data in it, and of the "
+    about += "shipped data; default: keeps all words"
+    parser.add_argument("--data", metavar="DIR", type=Path, help=about)
     parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
     share = CorpusSettings.heldout_fraction
     notes = {

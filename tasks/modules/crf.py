@@ -83,8 +83,13 @@ def gradients(
     return by_tag.transpose(0, 1), by_pair, by_tag[0].sum(dim=0), at_last.sum(dim=0)
 
 
-def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
-    """The tag numbers of the highest sum of scores, (batch, tokens); those at padding are undefined."""
+@torch.no_grad()
+def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> list[list[int]]:
+    """The tag numbers with the highest sum of scores of each sentence, by Viterbi.
+
+    Scores are added in float32 for any precision of the emissions: rounding would create ties.
+    """
+    emissions = emissions.float()
     batch, tokens, n_tags = emissions.shape
     score = starts + emissions[:, 0]  # (batch, tags): of the best path that ends in each tag
     # A finished sentence keeps its score and its path until the others end.
@@ -100,7 +105,9 @@ def best_paths(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Ten
     for previous in reversed(history):
         tag = previous.gather(1, tag)
         path.append(tag)
-    return torch.cat(path[::-1], dim=1)
+    paths = torch.cat(path[::-1], dim=1)  # (batch, tokens); those at padding are undefined
+    lengths = mask.sum(dim=1).tolist()
+    return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]
 
 
 def _last(tags: Tensor, mask: Tensor) -> Tensor:
@@ -166,18 +173,6 @@ class TagRules(nn.Module):
         }
         for name, values in allowed.items():
             self.register_buffer(name, torch.where(torch.tensor(values), 0.0, float("-inf")), persistent=False)
-
-
-@torch.no_grad()
-def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, mask: Tensor) -> list[list[int]]:
-    """The tag numbers with the highest sum of scores of each sentence, by Viterbi; see `best_paths`.
-
-    Scores are added in float32 for any precision of the emissions: rounding would create ties.
-    """
-    emissions = emissions.float()
-    paths = best_paths(emissions, transitions, starts, ends, mask)
-    lengths = mask.sum(dim=1).tolist()
-    return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]
 
 
 def padded(paths: Sequence[Sequence[int]], mask: Tensor) -> Tensor:

@@ -43,7 +43,6 @@ class _OnWandb:
             resume="allow" if config.mode == "online" else None,  # `wandb sync` joins offline files of one id
             settings=wandb.Settings(silent=True, console="off", login_timeout=30),
         )
-        self._offline = config.mode == "offline"
         self._run.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again
 
     def epoch(self, values: Mapping[str, float]) -> None:
@@ -52,18 +51,16 @@ class _OnWandb:
     def final(self, values: Mapping[str, Any]) -> None:
         self._run.summary.update(dict(values))
 
-    def close(self, failed: bool) -> str:
-        folder = Path(self._run.dir).parent if self._offline else None  # of its files and its log
+    def close(self, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
-        return f"to send it to Weights & Biases: {shlex.join(['wandb', 'sync', str(folder)])}" if folder else ""
 
 
 class _OnTensorboard:
     """A run for TensorBoard: each epoch's values, the scores and the summary of the record."""
 
     def __init__(self, run: Run) -> None:
-        self._folder = run.runs_dir / TENSORBOARD_FOLDER
-        self._file = EventFile(self._folder / run.path.parent.relative_to(run.runs_dir), run.resolved)
+        folder = run.path.parent.relative_to(run.runs_dir)
+        self._file = EventFile(run.runs_dir / TENSORBOARD_FOLDER / folder, run.resolved)
         self._epoch = 0
 
     def epoch(self, values: Mapping[str, float]) -> None:
@@ -75,13 +72,12 @@ class _OnTensorboard:
             self._file.values({f"{split}/{name}": score for name, score in scores.items()}, self._epoch)
         self._file.text("record", values)
 
-    def close(self, failed: bool) -> str:
+    def close(self, failed: bool) -> None:
         self._file.close()
-        return f"to see its curves: {shlex.join(['tensorboard', '--logdir', str(self._folder)])}"
 
 
-def advice_after_sweep(config: LoggerConfig, runs_dir: Path) -> str:
-    """What to do with the files that the loggers of a sweep's runs have left; empty if there are none."""
+def advice(config: LoggerConfig, runs_dir: Path) -> str:
+    """What to do with the files that the loggers of runs have left; empty if there are none."""
     if config.name == "wandb" and config.mode == "offline":
         folder = shlex.quote(str(runs_dir / WANDB_FOLDER / "wandb"))
         return f"To send the runs to Weights & Biases: wandb sync {folder}/offline-run-*"
@@ -94,12 +90,12 @@ class Logger:
     """Logs a run until something fails, or nothing at all with logger=none; a context manager."""
 
     def __init__(self, run: Run, reporter: Reporter) -> None:
+        self._run = run
         self._reporter = reporter
-        self._name = run.logger.name
         self._log: _OnWandb | _OnTensorboard | None = None
-        if self._name != "none":
+        if run.logger.name != "none":
             with self._giving_up():
-                self._log = _OnWandb(run) if self._name == "wandb" else _OnTensorboard(run)
+                self._log = _OnWandb(run) if run.logger.name == "wandb" else _OnTensorboard(run)
 
     def epoch(self, values: Mapping[str, float]) -> None:
         """Logs the values of one epoch."""
@@ -122,8 +118,9 @@ class Logger:
         """Closes the log, as failed if the block ended with an exception, and prints what to do with its files."""
         if self._log is not None:
             with self._giving_up():
-                if advice := self._log.close(failed=kind is not None):
-                    self._reporter.say(advice)
+                self._log.close(failed=kind is not None)
+                if what_to_do := advice(self._run.logger, self._run.runs_dir):
+                    self._reporter.say(what_to_do)
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
@@ -133,4 +130,5 @@ class Logger:
                 yield
         except Exception as error:  # noqa: BLE001 (no fault of a logger may stop the training)
             self._log = None
-            self._reporter.warn(f"warning: {self._name}: {type(error).__name__}: {error}; the run continues without it")
+            failure = f"{self._run.logger.name}: {type(error).__name__}: {error}"
+            self._reporter.warn(f"warning: {failure}; the run continues without it")

@@ -35,7 +35,7 @@ from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, read_record
 from tasks.running.config import NOT_IN_FINGERPRINT, Run
 from tasks.running.experiment import Ended
-from tasks.running.loggers import advice_after_sweep
+from tasks.running.loggers import advice
 from tasks.running.predict import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
 from tasks.sweeps.runs import cells_in, configs_of, manifest_of, needs_of, plan_lines, runs_in, typed_words
@@ -163,7 +163,7 @@ class SuiteSweeper(Sweeper):
         for line in (end_line(overrides, ended) for overrides, ended in ends.items() if not here):
             print(line, end="\n" * bool(line), file=sys.stderr)
         recorded = not to_do or any(map(_has_failed, to_do))
-        words = [summary(ends.values(), recorded), advice_after_sweep(config.logger, Path(config.runs_dir))]
+        words = [summary(ends.values(), recorded), advice(config.logger, Path(config.runs_dir))]
         say(". ".join([*filter(None, words), next_command(config)]))
         print_models(models)
         if any(ended.failed for ended in ends.values()):

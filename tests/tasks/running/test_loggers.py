@@ -11,7 +11,7 @@ import pytest
 
 from elmo.common.progress import Reporter
 from results.records.record import read_record
-from tasks.running.loggers import Logger, advice_after_sweep
+from tasks.running.loggers import Logger, advice
 from tasks.running.schema import LoggerConfig
 from tests.elmo.common.event_files import read_events
 from tests.tasks.making import run_of
@@ -80,8 +80,10 @@ class TestOffline:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         assert "warning: wandb" not in err
-        (folder,) = re.findall(r"to send it to Weights & Biases: wandb sync (\S+)$", err, re.MULTILINE)
-        assert len(list(Path(folder).glob("run-*.wandb"))) == 1
+        (folder,) = re.findall(
+            r"To send the runs to Weights & Biases: wandb sync (\S+)/offline-run-\*$", err, re.MULTILINE
+        )
+        assert len(list(Path(folder).glob("offline-run-*/run-*.wandb"))) == 1
         record = read_record(path_of(runs, "elmo_tiny", **VARIANT))
         run, rows, summary, code = read_offline(runs)
         assert (run.run_id, run.project, code) == (record.fingerprint[:16], "mine", 0)
@@ -134,7 +136,7 @@ class TestTensorboard:
         pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
         code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=3", "logger=tensorboard"))
         assert code == 0
-        assert f"to see its curves: tensorboard --logdir {tmp_path / '.tensorboard'}\n" in err
+        assert f"To see the curves: tensorboard --logdir {tmp_path / '.tensorboard'}\n" in err
         path = path_of(tmp_path, **VARIANT)
         record = read_record(path)
         values, texts = read_events(tmp_path / ".tensorboard" / path.parent.relative_to(tmp_path))
@@ -157,7 +159,7 @@ class TestTensorboard:
 
 
 @pytest.mark.parametrize(
-    ("config", "advice"),
+    ("config", "expected"),
     [
         (
             LoggerConfig("wandb", "offline"),
@@ -168,8 +170,8 @@ class TestTensorboard:
         (LoggerConfig(), ""),
     ],
 )
-def test_a_sweep_ends_with_what_to_do_with_the_logs(config, advice):
-    assert advice_after_sweep(config, Path("my runs")) == advice
+def test_a_sweep_ends_with_what_to_do_with_the_logs(config, expected):
+    assert advice(config, Path("my runs")) == expected
 
 
 @pytest.mark.integration
