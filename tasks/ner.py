@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from elmo.common.checks import Dropout, Layers, Width
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric
 from tasks.data.text import (
@@ -26,7 +27,6 @@ from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, check_same_values, seqeval_scores
 from tasks.modules.crf import ConstrainedCrf
 from tasks.modules.layers import BiRnn
-from tasks.settings import Dropout, Layers, Width
 from tasks.task import PLACES, Answer, Batch, FeatureBatch, Head, Split
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.common.checks import Dropout, Width
 from elmo.common.errors import excerpt
 from elmo.common.files import utf8_lines
 from elmo.tokeniser import Tokeniser
@@ -30,7 +31,6 @@ from tasks.modules.layers import (
     masked_softmax,
     product,
 )
-from tasks.settings import Dropout, Width
 from tasks.task import Batch, FeatureBatch, Head, Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")

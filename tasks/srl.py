@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmo.common.checks import Dropout, Layers, Width
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping
 from tasks.data.text import Span, may_follow_in_iob2, raw_text, read_documents, spans_of, tokens_of, word_list
@@ -23,7 +24,6 @@ from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, span_scores
 from tasks.modules.crf import TagRules, best_tags, padded
 from tasks.modules.layers import AlternatingHighwayLstm
-from tasks.settings import Dropout, Layers, Width
 from tasks.task import Answer, Batch, FeatureBatch, Head, Split
 
 MARKED = re.compile(r"\*([^\s*]+)\*")  # the predicate in raw text

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from elmo.common.checks import check_ranges
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from results.records.metric import Grouping, Metric, mean_of
 from tasks.metrics import Scores, by_casing, by_number
-from tasks.settings import check_ranges
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")

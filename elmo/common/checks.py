@@ -1,10 +1,12 @@
-"""Checks of settings: ranges, choices, names of classes."""
+"""Checks of settings: ranges, choices, names of classes, and types that say a range: `hidden: Width = 200`."""
 
 from __future__ import annotations
 
 import importlib
 import math
 from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Annotated, get_args, get_type_hints
 
 from elmo.common.errors import InputError, excerpt
 
@@ -82,3 +84,29 @@ def importable(key: str, target: object) -> object:
             f"{key}: {excerpt(target)} cannot be imported: {error}. A file of your own is found in the current folder "
             "or in a folder of PYTHONPATH"
         ) from error
+
+
+Width = Annotated[int, width]
+Layers = Annotated[int, partial(count, MOST_LAYERS)]
+AtLeastOne = Annotated[int, partial(at_least, 1)]
+AtLeastZero = Annotated[int, partial(at_least, 0)]
+NotNegative = Annotated[float, partial(at_least, 0)]
+Positive = Annotated[float, positive]
+Dropout = Annotated[float, dropout]
+Fraction = Annotated[float, fraction]
+
+
+def check_ranges(key: str, settings: object) -> None:
+    """Raises an InputError for a field of a dataclass out of the range of its type; null passes where it is allowed.
+
+    Args:
+        key: where the settings are in the config, such as "trainer"; empty for its root.
+        settings: the dataclass. The checks of types are called for each item of a list.
+    """
+    for name, kind in get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        for part in (kind, *get_args(kind)):  # the type may be within a list, or next to None
+            for check in getattr(part, "__metadata__", ()):
+                for item in value if isinstance(value, list) else [value]:
+                    if item is not None:
+                        check(f"{key}.{name}" if key else name, item)

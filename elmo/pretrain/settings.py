@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 from elmo.bilm.options import STANDARD_FILTERS, BilmOptions
 from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
+from elmo.common.checks import AtLeastOne, Dropout, Fraction, Layers, Positive, Width, check_ranges
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.pretrain.corpus.token_store import TextSettings
-from elmo.sources.masked import MaskedOptions, check_shape, encoder_options
+from elmo.sources.masked import MaskedOptions, check_heads, encoder_options
 
 INPUTS = ("char", "word", "both")
-OBJECTIVE_NAMES = ("bilm", "masked")
 MOST_BATCH_TOKENS = 1 << 24  # far more than fits on any GPU
 
 
@@ -29,17 +30,16 @@ class Budget:
             budget whose end depends on the machine.
     """
 
-    steps: int | None = None
-    tokens: int | None = None
-    minutes: float | None = None
+    steps: Annotated[int, checks.positive] | None = None
+    tokens: Annotated[int, checks.positive] | None = None
+    minutes: Positive | None = None
 
     def __post_init__(self) -> None:
         chosen = self._chosen()
         if len(chosen) > 1:
             names = ", ".join(asdict(self))
             raise InputError(f"budget: expected one of {names}, found {' and '.join(chosen)}; drop all but one")
-        for name, value in chosen.items():
-            checks.positive(f"budget.{name}", value)
+        check_ranges("budget", self)
 
     def _chosen(self) -> dict[str, float]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -96,15 +96,15 @@ class Masked:
         chosen: share of the words that are predicted in each pass.
     """
 
-    dim: int = 256
-    n_layers: int = 6
-    n_heads: int = 4
-    feedforward_dim: int = 960
-    chosen: float = 0.15
+    dim: Width = 256
+    n_layers: Layers = 6
+    n_heads: Width = 4
+    feedforward_dim: Width = 960
+    chosen: Fraction = 0.15
 
     def __post_init__(self) -> None:
-        check_shape("masked", self.dim, self.n_layers, self.n_heads, self.feedforward_dim)
-        checks.fraction("masked.chosen", self.chosen)
+        check_ranges("masked", self)
+        check_heads("masked", self.dim, self.n_heads)
 
     def options(self, model: BilmOptions, longest: int) -> MaskedOptions:
         """The options of a masked LM with the encoder and output width of this biLM."""
@@ -136,32 +136,23 @@ class Training:
             capital. Held-out text keeps its case. A property of the token store: other shares need other stores.
     """
 
-    batch_tokens: int = 16384
-    negatives: int = 8192
-    dropout: float = 0.1
-    learning_rate: float = 2e-3
-    warmup: float = 0.02
-    final_rate: float = 0.01
-    beta2: float = 0.99
-    clip_norm: float = 1.0
-    precision: str = "auto"
-    log_every: int = 50
+    batch_tokens: Annotated[int, partial(checks.count, MOST_BATCH_TOKENS)] = 16384
+    negatives: AtLeastOne = 8192
+    dropout: Dropout = 0.1
+    learning_rate: Positive = 2e-3
+    warmup: Dropout = 0.02
+    final_rate: Annotated[float, partial(checks.count, 1, least=0)] = 0.01
+    beta2: Dropout = 0.99
+    clip_norm: Positive = 1.0
+    precision: Annotated[str, partial(checks.one_of, ("auto", "bfloat16", "float32"))] = "auto"
+    log_every: AtLeastOne = 50
     evaluate_every: int = 1000
-    evaluate_sentences: int = 2000
-    checkpoint_every: int = 2000
-    recase: float = 0.0
+    evaluate_sentences: AtLeastOne = 2000
+    checkpoint_every: AtLeastOne = 2000
+    recase: Dropout = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("negatives", "log_every", "evaluate_sentences", "checkpoint_every"):
-            checks.at_least(1, f"training.{name}", getattr(self, name))
-        for name in ("dropout", "warmup", "beta2", "recase"):
-            checks.dropout(f"training.{name}", getattr(self, name))
-        if not 0 <= self.final_rate <= 1:
-            raise InputError(f"training.final_rate: expected from 0 to 1, found {self.final_rate}")
-        for name in ("learning_rate", "clip_norm"):
-            checks.positive(f"training.{name}", getattr(self, name))
-        checks.count(MOST_BATCH_TOKENS, "training.batch_tokens", self.batch_tokens)
-        checks.one_of(("auto", "bfloat16", "float32"), "training.precision", self.precision)
+        check_ranges("training", self)
 
 
 @dataclass
@@ -173,10 +164,10 @@ class Export:
             size of float16. export/bilm-tf is always in float32.
     """
 
-    weights: str = "float16"
+    weights: Annotated[str, partial(checks.one_of, PRECISIONS)] = "float16"
 
     def __post_init__(self) -> None:
-        checks.one_of(PRECISIONS, "export.weights", self.weights)
+        check_ranges("export", self)
 
 
 @dataclass
@@ -210,8 +201,8 @@ class Settings(TextSettings):
     vocabulary_of: str | None = None
     store: str | None = None
     name: str = "small"
-    objective: str = "bilm"
-    input: str = "char"
+    objective: Annotated[str, partial(checks.one_of, ("bilm", "masked"))] = "bilm"
+    input: Annotated[str, partial(checks.one_of, INPUTS)] = "char"
     init: str | None = None
     device: str = "auto"
     licence: str | None = None
@@ -224,8 +215,6 @@ class Settings(TextSettings):
     def __post_init__(self) -> None:
         checks.finite(asdict(self))
         super().__post_init__()
-        checks.one_of(OBJECTIVE_NAMES, "objective", self.objective)
-        checks.one_of(INPUTS, "input", self.input)
         if self.init and self.vocabulary_of:
             given = f"vocabulary_of={self.vocabulary_of}"
             raise InputError(f"{given}: expected none with init={self.init}, whose vocabulary is kept; drop one")

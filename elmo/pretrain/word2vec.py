@@ -27,6 +27,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from elmo.common import checks
+from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, Positive, check_ranges
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
@@ -54,24 +55,20 @@ class Word2VecSettings:
         workers: threads. Several threads update the same vectors without locks, so runs differ slightly.
     """
 
-    dim: int = 300
-    window: int = 5
-    negatives: int = 5
-    sample: float = 1e-4
-    min_count: int = 5
-    epochs: int = 5
-    spread: float = 0.5
+    dim: AtLeastOne = 300
+    window: AtLeastOne = 5
+    negatives: AtLeastOne = 5
+    sample: Dropout = 1e-4
+    min_count: AtLeastOne = 5
+    epochs: AtLeastOne = 5
+    spread: Positive = 0.5
     cased: bool = False
-    seed: int = 1
-    workers: int = 1
+    seed: AtLeastZero = 1
+    workers: AtLeastOne = 1
 
     def __post_init__(self) -> None:
-        for name in ("dim", "window", "negatives", "min_count", "epochs", "workers"):
-            checks.at_least(1, f"--{name.replace('_', '-')}", getattr(self, name))
-        checks.at_least(0, "--seed", self.seed)
-        checks.dropout("--sample", self.sample)
-        checks.positive("--spread", self.spread)
-        checks.finite({"--spread": self.spread})
+        checks.finite(asdict(self))
+        check_ranges("", self)
 
 
 @dataclass(frozen=True)
@@ -115,17 +112,8 @@ def train(
             "--min-count"
         )
     logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of small batches, which are fine for little text
-    model = Word2Vec(
-        sg=1,
-        vector_size=settings.dim,
-        window=settings.window,
-        negative=settings.negatives,
-        sample=settings.sample,
-        min_count=settings.min_count,
-        epochs=settings.epochs,
-        seed=settings.seed,
-        workers=settings.workers,
-    )
+    same = {name: getattr(settings, name) for name in ("window", "sample", "min_count", "epochs", "seed", "workers")}
+    model = Word2Vec(sg=1, vector_size=settings.dim, negative=settings.negatives, **same)
     model.build_vocab_from_freq(counts, corpus_count=len(store.train))  # the store has the counts
     tokens, began = len(store.train.tokens), time.monotonic()
     # gensim 4.4.0 may print "Exception ignored in our_dot_float", for a product of exactly -1, and continues with 0.

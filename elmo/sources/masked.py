@@ -10,9 +10,10 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from elmo.bilm.model import Bilm, draw_weights, weights_hash
 from elmo.bilm.options import REMEDY, BilmOptions
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import Entry, find_weights, load_bilm, read_options, read_weights, save_weights
-from elmo.common import checks
+from elmo.common.checks import Layers, Width, at_least, check_ranges, width
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError
 
@@ -49,17 +50,15 @@ class MaskedOptions:
     """
 
     encoder: BilmOptions
-    n_layers: int
-    n_heads: int
-    feedforward_dim: int
-    output_dim: int
-    longest: int
+    n_layers: Layers
+    n_heads: Width
+    feedforward_dim: Width
+    output_dim: Width
+    longest: Annotated[int, width, partial(at_least, 2)]
 
     def __post_init__(self) -> None:
-        check_shape(KIND, self.dim, self.n_layers, self.n_heads, self.feedforward_dim)
-        for name in ("output_dim", "longest"):
-            checks.width(f"{KIND}.{name}", getattr(self, name))
-        checks.at_least(2, f"{KIND}.longest", self.longest)
+        check_ranges(KIND, self)
+        check_heads(KIND, self.dim, self.n_heads)
 
     @property
     def dim(self) -> int:
@@ -93,11 +92,8 @@ class MaskedOptions:
         return json.dumps(self.to_json(), sort_keys=True)
 
 
-def check_shape(key: str, dim: int, n_layers: int, n_heads: int, feedforward_dim: int) -> None:
-    """Raises an InputError for a shape of blocks that cannot be computed; `key` is where the user sets it."""
-    checks.count(checks.MOST_LAYERS, f"{key}.n_layers", n_layers)
-    for name, width in {"dim": dim, "n_heads": n_heads, "feedforward_dim": feedforward_dim}.items():
-        checks.width(f"{key}.{name}", width)
+def check_heads(key: str, dim: int, n_heads: int) -> None:
+    """Raises an InputError unless a width is a multiple of the heads; `key` is where the user sets both."""
     if dim % (2 * n_heads):
         raise InputError(
             f"{key}.dim: expected a multiple of 2 x n_heads ({2 * n_heads}), since positions rotate pairs of values of "

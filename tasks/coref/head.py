@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from elmo.common.checks import AtLeastOne, Dropout, Layers, NotNegative, Width
 from elmo.common.errors import InputError
 from tasks.modules.layers import BiRnn, masked_softmax, product
-from tasks.settings import AtLeastOne, Dropout, Layers, NotNegative, Width
 from tasks.task import Batch, FeatureBatch, Head
 
 Span = tuple[int, int]  # first token and the one after the last, in the document

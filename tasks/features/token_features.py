@@ -23,6 +23,7 @@ from elmo import Elmo, FrozenSource, published
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import padded
 from elmo.common import checks
+from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, check_ranges
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import FileState, expanded, hashes_of
 from elmo.common.progress import Reporter
@@ -49,7 +50,6 @@ from tasks.features.words import (
     WordVectors,
 )
 from tasks.modules.seeding import initialise
-from tasks.settings import AtLeastZero, Dropout, NotNegative, Positive, check_ranges
 from tasks.task import PLACES, FeatureBatch, Sentence
 
 # What readers of scores must know about a model, by the last part of its name or path.

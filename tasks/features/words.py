@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from elmo.bilm.options import N_CHARACTERS
 from elmo.bilm.sentences import character_ids, spell
 from elmo.common import checks
+from elmo.common.checks import Dropout, Width, check_ranges
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import Located
 from elmo.word_vectors import FileVectors, open_vectors
 from tasks.modules.seeding import drawing_from
-from tasks.settings import Dropout, Width, check_ranges
 from tasks.task import Sentence
 
 LONGEST_WORD = 50  # characters of a word that the character CNN reads, including the boundary marks

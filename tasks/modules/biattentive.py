@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from elmo.common.checks import Dropout, Width
 from elmo.common.errors import InputError
 from tasks.kinds import Classifier
 from tasks.modules.layers import BiRnn, masked_max, masked_mean, masked_softmax, product
-from tasks.settings import Dropout, Width
 from tasks.task import Batch, FeatureBatch
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.common.checks import AtLeastZero
 from results.records.metric import Metric, Ratio
 from tasks.data.text import TREEBANK_ESCAPES, Columns, column_sentences
 from tasks.kinds import tag_numbers
 from tasks.metrics import Scores
 from tasks.modules.seeding import named_seed
-from tasks.settings import AtLeastZero
 from tasks.task import Batch, FeatureBatch, Head, Sentence, Split, Task
 
 NO_TAG = "_"  # of CoNLL-U

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from elmo.common import checks
+from elmo.common.checks import check_ranges
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
@@ -48,7 +49,6 @@ from tasks.features.token_features import (
     features_recipes,
 )
 from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, group_options, with_configs_of
-from tasks.settings import check_ranges
 from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
 

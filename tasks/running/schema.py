@@ -32,12 +32,12 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from elmo.common import checks, config_errors
+from elmo.common.checks import AtLeastOne, AtLeastZero
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
 from results.experiments import SUFFIX
 from tasks.data.datasets import DataConfig
 from tasks.features.token_features import FeaturesConfig, StoreConfig
-from tasks.settings import AtLeastOne, AtLeastZero
 from tasks.training.trainer import TrainerConfig
 
 DEEPEST = 10  # levels of nesting in a dataset file; a dataset has four

@@ -27,12 +27,12 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
 from elmo.common import checks
+from elmo.common.checks import AtLeastOne, Dropout, Fraction, Width
 from elmo.common.errors import InputError, excerpt
 from results.records.metric import Grouping, mean_of
 from tasks.data.text import Tokens, raw_text, tokens_of
 from tasks.metrics import Scores, add_units
 from tasks.modules.layers import BiRnn, VariationalDropout, masked_softmax, product
-from tasks.settings import AtLeastOne, Dropout, Fraction, Width
 from tasks.task import Answer, Batch, FeatureBatch, Head, Sentence, Split, Task
 
 SELECT_ON = ("files", "train_articles", "official_dev")

@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from elmo.common import checks
+from elmo.common.checks import AtLeastOne, AtLeastZero, Fraction, NotNegative, Positive, check_ranges
 from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
@@ -30,7 +31,6 @@ from tasks.features.token_features import TokenFeatures, TunedGroup
 from tasks.features.words import LocatedText
 from tasks.metrics import Scores
 from tasks.modules.seeding import drawing_from, initialise, named_seed
-from tasks.settings import AtLeastOne, AtLeastZero, Fraction, NotNegative, Positive, check_ranges
 from tasks.task import Answer, Batch, FeatureBatch, Head, Task
 
 PRECISIONS = ("float32", "bfloat16")

@@ -19,7 +19,6 @@ complete. A process that finds another one building waits for its store (`<folde
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import multiprocessing
@@ -29,15 +28,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, cast, get_args
+from typing import Annotated, Any, Final, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from elmo.common import checks
+from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, at_least, check_ranges, one_of
 from elmo.common.errors import InputError
 from elmo.common.files import explain_full_disk, plain_json, read_own_json, sha256_of, write_json
 from elmo.common.processes import ahead, available_cores, end_with_parent, locked
@@ -105,23 +105,18 @@ class TextSettings:
     """
 
     exclude: list[str] = field(default_factory=list)
-    tokenise: str = "ptb"
-    vocabulary: int = 100_000
-    min_count: int = 1
-    heldout_fraction: float = 0.005
-    heldout_unit: str = "document"
-    heldout_seed: int | None = None
-    seed: int = 1
-    max_tokens: int = 200
-    workers: int | None = None
+    tokenise: Annotated[str, partial(one_of, get_args(Tokenise))] = "ptb"
+    vocabulary: AtLeastOne = 100_000
+    min_count: AtLeastOne = 1
+    heldout_fraction: Dropout = 0.005
+    heldout_unit: Annotated[str, partial(one_of, HELDOUT_UNITS)] = "document"
+    heldout_seed: AtLeastZero | None = None
+    seed: AtLeastZero = 1
+    max_tokens: Annotated[int, partial(at_least, 2)] = 200
+    workers: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of(get_args(Tokenise), "tokenise", self.tokenise)
-        checks.one_of(HELDOUT_UNITS, "heldout_unit", self.heldout_unit)
-        least = {"vocabulary": 1, "min_count": 1, "max_tokens": 2, "workers": 1, "seed": 0, "heldout_seed": 0}
-        for name, low in least.items():
-            checks.at_least(low, name, getattr(self, name))
-        checks.dropout("heldout_fraction", self.heldout_fraction)
+        check_ranges("", self)
 
 
 @dataclass
@@ -140,20 +135,15 @@ class CorpusSettings(TextSettings):
     """
 
     sources: Sequence[str | Path]
-    block_bytes: int = BLOCK_BYTES
-    recase: float = 0.0
+    block_bytes: Annotated[int, partial(at_least, 1024)] = BLOCK_BYTES
+    recase: Dropout = 0.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.at_least(1024, "block_bytes", self.block_bytes)
-        checks.dropout("recase", self.recase)
-
-    @functools.cached_property
+    @cached_property
     def texts(self) -> tuple[SourceFile, ...]:
         """The files of the text."""
         return find_sources(self.sources)
 
-    @functools.cached_property
+    @cached_property
     def excluded_texts(self) -> tuple[SourceFile, ...]:
         """The files that the text must not share paragraphs with."""
         return find_sources(self.exclude) if self.exclude else ()
@@ -281,8 +271,8 @@ def _map(path: Path, sha256: str, dtype: str) -> NDArray[Any]:
     return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
 
 
-_tokeniser = functools.cache(Tokeniser)
-_excluded = functools.cache(Excluded)
+_tokeniser = cache(Tokeniser)
+_excluded = cache(Excluded)
 
 
 def build_store(settings: CorpusSettings, folder: str | Path, console: Console | None = None) -> TokenStore:
@@ -385,7 +375,7 @@ class Shard:
 
 def make_shards(settings: CorpusSettings, folder: Path, meter: Meter) -> list[Path]:
     """Return the shards of all text in reading order; a bounded number of blocks is in memory."""
-    make = functools.partial(make_shard, settings=settings)
+    make = partial(make_shard, settings=settings)
     shards: list[Path] = []
 
     def jobs() -> Iterator[tuple[Block, Path]]:

@@ -55,7 +55,7 @@ def test_invalid_runs_are_refused_before_the_text_is_read(text, tmp_path, change
         (lambda: Training(dropout=1.0), "dropout"),
         (lambda: Training(beta2=2.0), "training.beta2: expected at least 0 and below 1, found 2"),
         (lambda: Training(learning_rate=-1.0), "training.learning_rate: expected a positive number, found -1"),
-        (lambda: Training(final_rate=-3.0), "training.final_rate: expected from 0 to 1, found -3"),
+        (lambda: Training(final_rate=-3.0), "training.final_rate: expected at least 0, found -3"),
         (lambda: Training(precision="half"), "training.precision: expected auto or bfloat16 or float32"),
         (lambda: Settings(input="bytes"), "input: expected char or word or both, found 'bytes'"),
         (lambda: Settings(seed=-1), "seed"),

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from elmo.common.checks import check_ranges
 from elmo.common.errors import InputError
 from tasks.classify import Classify, LabelledText, TableReader, read_rows, read_table
 from tasks.modules.biattentive import BcnSettings
-from tasks.settings import check_ranges
 from tasks.task import SPLITS
 from tests.tasks.making import DRAWN_WORDS
 from tests.tasks.test_contract import Setup, TestContract, fitted  # noqa: F401 (the tests that run here, too)

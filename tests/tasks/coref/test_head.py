@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from elmo.common.checks import check_ranges
 from elmo.common.errors import InputError
 from tasks.coref.head import CorefSettings
 from tasks.coref.task import Coref, CorefExample, CorefReader
-from tasks.settings import check_ranges
 from tasks.task import FeatureBatch
 
 SMALL = CorefSettings(hidden=8, feedforward=12, feature=4, dropout=0.0, span_width=4, spans_per_word=0.8)

@@ -198,10 +198,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("option", "expected"),
         [
-            (("--epochs", "0"), "--epochs: expected at least 1, found 0"),
-            (("--min-count", "0"), "--min-count: expected at least 1, found 0"),
-            (("--spread", "0"), "--spread: expected a positive number, found 0.0"),
-            (("--sample", "1.5"), "--sample: expected at least 0 and below 1, found 1.5"),
+            (("--epochs", "0"), "epochs: expected at least 1, found 0"),
+            (("--min-count", "0"), "min_count: expected at least 1, found 0"),
+            (("--spread", "0"), "spread: expected a positive number, found 0.0"),
+            (("--sample", "1.5"), "sample: expected at least 0 and below 1, found 1.5"),
         ],
     )
     def test_settings_out_of_range(self, text, tmp_path, capsys, option, expected):

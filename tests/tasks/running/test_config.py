@@ -10,6 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import conf
+from elmo.common.checks import check_ranges
 from elmo.common.errors import InputError
 from results.records.identity import fingerprint, shown
 from tasks.features.token_features import ElmoConfig, FeaturesConfig
@@ -18,7 +19,6 @@ from tasks.modules.biattentive import BcnSettings
 from tasks.ner import NerSettings
 from tasks.running.config import own_settings, run_config, typed_config
 from tasks.running.schema import compose_config
-from tasks.settings import check_ranges
 from tasks.squad.task import SquadSettings
 from tasks.training.trainer import TrainerConfig
 from tests.tasks.making import run_of

@@ -6,10 +6,10 @@ from itertools import pairwise, product
 import pytest
 import torch
 
+from elmo.common.checks import check_ranges
 from elmo.common.errors import InputError
 from tasks.data.text import may_follow_in_iob2
 from tasks.modules.seeding import initialise
-from tasks.settings import check_ranges
 from tasks.srl import DeepSrl, SrlSettings
 from tasks.task import Batch, FeatureBatch
 
