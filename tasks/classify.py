@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast, get_args
 
 from elmo.common import checks
 from elmo.common.errors import InputError, excerpt
-from elmo.tables import table_rows
+from elmo.common.files import table_rows
 from elmo.tokeniser import Tokenise, Tokeniser
 from tasks.data.text import parsed_rows, word_list
 from tasks.kinds import Classification, LabelledText

@@ -103,7 +103,7 @@ def test_a_console_script_names_a_function(script):
 @pytest.mark.parametrize(
     ("command", "given", "expected"),
     [
-        ("elmo.embed.__main__", "no.txt --layers last out.hdf5", "no.txt: cannot read the sentences"),
+        ("elmo.embed.__main__", "no.txt --layers last out.hdf5", "no.txt: No such file or directory. Check the path"),
         ("elmo.embed.__main__", "no.txt --out shards other.txt", "no.txt"),
         ("results.table", "seed=1 --experiment no.toml task=ner", "no.toml"),
         ("tasks.predict", "no --input data test.txt", "no: expected the folder of a run"),

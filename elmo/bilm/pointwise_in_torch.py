@@ -12,7 +12,7 @@ def forward(
     before: Tensor,
     after: Tensor,
     hidden: Tensor,
-    cell_clip: float | None,
+    clip: float | None,
     keep_gates: bool = True,
 ) -> None:
     """Writes a step's cell to `after`, its unprojected output to `hidden`, and overwrites `gates` with activated ones.
@@ -23,7 +23,7 @@ def forward(
         before: the cell before the step, (2, sentences, cell_dim).
         after: receives the cell after the step; may be `before`.
         hidden: receives the output before projection.
-        cell_clip: bound of the cell, or None.
+        clip: bound of the cell, or None.
         keep_gates: whether `backward` will read the activated gates; if false, the content of `gates` is undefined.
     """
     gates += bias[:, None, :]
@@ -31,13 +31,13 @@ def forward(
     i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
     torch.mul(before, f, out=after)
     after.addcmul_(i, g)
-    if cell_clip is not None:
-        after.clamp_(-cell_clip, cell_clip)
+    if clip is not None:
+        after.clamp_(-clip, clip)
     torch.mul(o, after.tanh(), out=hidden)
 
 
 def backward(
-    gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
+    gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, clip: float | None
 ) -> None:
     """Overwrites activated `gates` with their gradients, and `grad_cell` with the gradient of the cell before.
 
@@ -47,13 +47,13 @@ def backward(
         after: the cell after the step.
         grad_hidden: gradient of the output before projection.
         grad_cell: gradient of `after` from later steps.
-        cell_clip: as in `forward`.
+        clip: as in `forward`.
     """
     i, f, g, o = gates.chunk(4, dim=-1)
     squashed = after.tanh()
     total = grad_cell + grad_hidden * o * (1 - squashed * squashed)
-    if cell_clip is not None:
-        total = total * (after.abs() < cell_clip)
+    if clip is not None:
+        total = total * (after.abs() < clip)
     grad_o = grad_hidden * squashed * o * (1 - o)
     grad_i, grad_g = total * g * i * (1 - i), total * i * (1 - g * g)
     grad_f = total * before * f * (1 - f)

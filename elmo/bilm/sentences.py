@@ -7,8 +7,9 @@ are encoded, so that row is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from elmo.common.device import upload
 from elmo.common.errors import InputError, excerpt
 
 Sentence = Sequence[str]
+Item = TypeVar("Item", bound=Sized)
 
 # Ids 0..255 are bytes.
 SENTENCE_START, SENTENCE_END, WORD_START, WORD_END, PADDING = range(256, 261)
@@ -43,6 +45,20 @@ def numbered_words(sentences: Sequence[Sentence]) -> dict[str, int]:
     """A number for each distinct word of some sentences; the marks around sentences have the first two."""
     words = dict.fromkeys((START_OF_SENTENCE, END_OF_SENTENCE, *chain.from_iterable(sentences)))
     return dict(zip(words, range(len(words)), strict=True))
+
+
+def in_batches(most: int, sentences: Iterable[Item], size: int | None = None) -> Iterator[list[Item]]:
+    """Batches of at most this many tokens, or one longer sentence, and of at most `size` sentences."""
+    batch: list[Item] = []
+    tokens = 0
+    for sentence in sentences:
+        if batch and (tokens + len(sentence) > most or len(batch) == size):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(sentence)
+        tokens += len(sentence)
+    if batch:
+        yield batch
 
 
 def check_sentences(sentences: Sequence[Sentence]) -> None:

@@ -25,14 +25,6 @@ class InputError(ValueError):
     """
 
 
-def not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
-    """What to raise for a text that is not UTF-8; `where` names the file, and the line where it is known."""
-    return InputError(
-        f"{where}: expected UTF-8 text, found: {error.reason} at byte {error.start}. "
-        "Convert the file: iconv -f ITS_ENCODING -t UTF-8"
-    )
-
-
 def excerpt(value: object) -> str:
     """The repr of a value, shortened for an error message: a line of a broken file may be megabytes long."""
     shown = repr(value[: LONGEST_EXCERPT + 1] if isinstance(value, str | bytes) else value)

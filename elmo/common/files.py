@@ -1,7 +1,8 @@
-"""Files: atomic writing, lines of text, JSON, paths with ~, hashes, free space, lines on standard output."""
+"""Files: atomic writing, lines of text, tables, JSON, paths with ~, hashes, free space, standard output."""
 
 from __future__ import annotations
 
+import csv
 import errno
 import gzip
 import hashlib
@@ -15,14 +16,14 @@ import stat
 import struct
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal
 from zipfile import BadZipFile
 
-from elmo.common.errors import InputError, excerpt, not_utf8
+from elmo.common.errors import InputError, excerpt
 
 # The package with all YAML files: `conf` at the top of a checkout; a wheel has it in `tasks` (setup.py).
 CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
@@ -37,6 +38,9 @@ UNREADABLE = (
     *(BadZipFile, UnpicklingError, struct.error, zlib.error, EOFError, OSError, OverflowError),
     *(RuntimeError, LookupError, AttributeError, TypeError, ValueError),
 )
+LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for a document
+# Tabs separate plain text; commas need quotes around texts that contain them.
+STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 
 
 @contextmanager
@@ -80,7 +84,10 @@ def decoded_lines(path: Path) -> Iterator[str]:
             for number, line in enumerate(file, start=1):
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise not_utf8(f"{path}, line {number}", error) from error
+        raise InputError(
+            f"{path}, line {number}: expected UTF-8 text, found: {error.reason} at byte {error.start}. Convert the "
+            "file: iconv -f ITS_ENCODING -t UTF-8"
+        ) from error
 
 
 def utf8_lines(path: Path) -> Iterator[str]:
@@ -97,6 +104,52 @@ def utf8_lines(path: Path) -> Iterator[str]:
                 f"character {text.index(chr(13))}. Save the file with line ends LF or CRLF"
             )
         yield text
+
+
+def table_rows(
+    path: Path, columns: Sequence[str], optional: str | None = None, ending: str | None = None
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The last line of each row, counted from 1, and the row's texts in these columns.
+
+    Args:
+        path: a UTF-8 file that ends in .csv or .tsv; its first line names the columns.
+        columns: the names of the wanted ones.
+        optional: one more, the last of the texts if the table has it.
+        ending: of a table whose name has none, such as standard input.
+
+    Raises:
+        InputError: the file is not such a table; the message names the line.
+    """
+    style = STYLES.get(ending or path.suffix.lower())
+    if style is None:
+        raise InputError(f"{path}: expected a table whose name ends in {' or '.join(STYLES)}. Rename the file")
+    csv.field_size_limit(LONGEST_TEXT)
+    rows = csv.reader(decoded_lines(path), delimiter=style[0], quoting=style[1], strict=True)
+    try:
+        header = next(rows, [])
+        wanted = [*columns, *([optional] if optional in header else [])]
+        places = [_place(path, header, name) for name in wanted]
+        for row in filter(None, rows):
+            if len(row) != len(header):
+                raise InputError(
+                    f"{path}, line {rows.line_num}: expected {len(header)} columns as in the header, found {len(row)}. "
+                    "Put quotes around texts with commas or line ends"
+                )
+            yield rows.line_num, tuple(row[place] for place in places)
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {rows.line_num}: expected a table, found: {error}. Check the quotes up to this line"
+        ) from error
+
+
+def _place(path: Path, header: Sequence[str], name: str) -> int:
+    if header.count(name) != 1:
+        shown = " ".join(", ".join(header).split())[:200] or "no header"
+        raise InputError(
+            f"{path}, line 1: expected one column {name!r} in the header, found {shown}. Name the column that you "
+            "mean, or save the table as a .csv with commas or a .tsv with tabs"
+        )
+    return header.index(name)
 
 
 def write_json(path: Path, content: object) -> None:

@@ -1,9 +1,10 @@
-"""Progress reporting: lines and progress bars for a console."""
+"""Progress reporting: lines and progress bars for a console, and durations as text."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from rich.console import Console
@@ -36,40 +37,49 @@ def progress_bar(console: Console, *columns: ProgressColumn, transient: bool = F
     )
 
 
+def duration(seconds: float) -> str:
+    """Seconds in the unit that fits: 48 s, 3.7 min, 2.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
+
+
+@dataclass
 class Reporter:
     """Reports the progress of a run on stderr.
 
-    Args:
+    Attributes:
         title: what starts each line.
         quiet: print nothing at all.
         brief: print warnings only, for a run of a sweep.
         bars: show progress bars if there is a terminal. Parallel runs would overwrite each other's.
     """
 
-    def __init__(self, title: str = "", quiet: bool = False, brief: bool = False, bars: bool = True) -> None:
-        self._title = title
-        self._quiet = quiet
-        self._brief = brief
-        self._bars = bars
+    title: str = ""
+    quiet: bool = False
+    brief: bool = False
+    bars: bool = True
+
+    def __post_init__(self) -> None:
         self._console = Console(stderr=True)
 
     def say(self, text: str) -> None:
         """Prints a line on progress, unless the run is part of a sweep."""
-        if not self._brief:
+        if not self.brief:
             self.warn(text)
 
     def warn(self, text: str) -> None:
         """Prints a line that must be seen in a sweep too."""
-        if not self._quiet:
-            print_line(self._console, f"{self._title}  {text}")
+        if not self.quiet:
+            print_line(self._console, f"{self.title}  {text}")
 
     def track(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         """Yields the items, with a progress bar on a terminal that disappears at the end."""
-        if self._quiet or not self._bars or not self._console.is_terminal:
+        if self.quiet or not self.bars or not self._console.is_terminal:
             yield from items
             return
         with progress_bar(self._console, MofNCompleteColumn(), transient=True) as bar:
-            task = bar.add_task(f"{self._title}  {what}", total=total)
+            task = bar.add_task(f"{self.title}  {what}", total=total)
             for item in items:
                 yield item
                 bar.advance(task)

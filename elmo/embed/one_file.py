@@ -20,11 +20,11 @@ from rich.progress import MofNCompleteColumn, TextColumn
 from torch import Tensor
 
 from elmo.bilm.model import Bilm, CarriedState
+from elmo.bilm.sentences import in_batches
 from elmo.common.errors import InputError
-from elmo.common.files import replacing, require_space, sha256_of, utf8_lines
+from elmo.common.files import replacing, require_space, sha256_of, table_rows, utf8_lines
 from elmo.common.progress import progress_bar
-from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, in_batches, require_half_holds
-from elmo.tables import table_rows
+from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, require_half_holds
 from elmo.tokeniser import Tokenise, Tokeniser
 
 PARQUET = ".parquet"
@@ -91,11 +91,8 @@ def read_lines(path: Path, tokenise: Tokenise = "whitespace", column: str | None
     """
     split = Tokeniser(tokenise).paragraph if tokenise == "ptb" else lambda line: [line.split()]
     texts = utf8_lines(path) if column is None else (text for _, (text,) in table_rows(path, [column]))
-    try:
-        for number, text in enumerate(texts):
-            yield InputLine(number, [sentence for line in text.split("\n") for sentence in split(line)])
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the sentences: {error.strerror}") from error
+    for number, text in enumerate(texts):
+        yield InputLine(number, [sentence for line in text.split("\n") for sentence in split(line)])
 
 
 @contextmanager

@@ -68,17 +68,17 @@ class ShardsJob:
         return here | asdict(self.settings) | {"sha256 of the input": sha256_of(path)}
 
 
+@dataclass
 class ShardWriter:
     """Writes shards, one for each call, and loads the biLM once; with Ray Data an actor.
 
-    Args:
+    Attributes:
         job: the options.
-        bilm: the biLM of the job, if it is loaded already.
+        loaded: the biLM of the job, if it is loaded already.
     """
 
-    def __init__(self, job: ShardsJob, bilm: Bilm | None = None) -> None:
-        self._job = job
-        self._loaded = bilm
+    job: ShardsJob
+    loaded: Bilm | None = None
 
     def __call__(self, row: Row) -> Row:
         """Writes the shard of an input; one that cannot be used does not stop the others.
@@ -97,7 +97,7 @@ class ShardWriter:
         return {"name": row["name"], "tokens": tokens, "failure": failure}
 
     def _write(self, name: str, path: Path) -> int:
-        job, shard = self._job, self._job.shard(name)
+        job, shard = self.job, self.job.shard(name)
         deaths = len(left_partials(shard.parent, escape(shard.name)))
         if deaths >= MOST_DEATHS:
             raise InputError(
@@ -110,8 +110,8 @@ class ShardWriter:
 
     @cached_property
     def _bilm(self) -> Bilm:
-        job = self._job
-        bilm = self._loaded or load_bilm(job.weights, job.options)
+        job = self.job
+        bilm = self.loaded or load_bilm(job.weights, job.options)
         if bilm.fingerprint() != job.fingerprint:
             raise InputError(
                 f"{job.weights}: other weights than where the command runs. Copy them there, or name a file on a disk "

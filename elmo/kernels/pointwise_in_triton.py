@@ -99,24 +99,24 @@ def forward(
     before: Tensor,
     after: Tensor,
     hidden: Tensor,
-    cell_clip: float | None,
+    clip: float | None,
     keep_gates: bool = True,
 ) -> None:
     """As `pointwise_in_torch.forward`; the rows of each direction are contiguous."""
     grid, cell_dim, block = _grid(before)
     steps = gates.stride(0), before.stride(0), hidden.stride(0)
-    clip = float("inf") if cell_clip is None else cell_clip
-    _forward[grid](gates, bias, before, after, hidden, *steps, clip, CELL=cell_dim, BLOCK=block, KEEP=keep_gates)
+    bound = float("inf") if clip is None else clip
+    _forward[grid](gates, bias, before, after, hidden, *steps, bound, CELL=cell_dim, BLOCK=block, KEEP=keep_gates)
 
 
 def backward(
-    gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, cell_clip: float | None
+    gates: Tensor, before: Tensor, after: Tensor, grad_hidden: Tensor, grad_cell: Tensor, clip: float | None
 ) -> None:
     """As `pointwise_in_torch.backward`; the rows of each direction are contiguous."""
     grid, cell_dim, block = _grid(before)
     steps = gates.stride(0), before.stride(0), grad_cell.stride(0)
-    clip = float("inf") if cell_clip is None else cell_clip
-    _backward[grid](gates, before, after, grad_hidden, grad_cell, *steps, clip, CELL=cell_dim, BLOCK=block)
+    bound = float("inf") if clip is None else clip
+    _backward[grid](gates, before, after, grad_hidden, grad_cell, *steps, bound, CELL=cell_dim, BLOCK=block)
 
 
 def _grid(cells: Tensor) -> tuple[tuple[int, int, int], int, int]:

@@ -60,19 +60,14 @@ def optimiser_of(model: LanguageModel, training: Training) -> torch.optim.Optimi
 
 
 def train(
-    model: LanguageModel,
-    train_text: Text,
-    heldout: Text | None,
-    settings: Settings,
-    folder: RunFolder,
-    console: Console,
+    model: LanguageModel, text: Text, heldout: Text, settings: Settings, folder: RunFolder, console: Console
 ) -> Position:
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
 
     Args:
         model: on its device; the folder's checkpoint, if any, replaces its weights.
-        train_text: to train on.
-        heldout: for the objective's measure during training; None or no sentence measures nothing.
+        text: to train on.
+        heldout: for the objective's measure during training; no sentence measures nothing.
         settings: of the run.
         folder: of the run.
         console: for progress.
@@ -83,9 +78,9 @@ def train(
     optimiser = optimiser_of(model, training)
     position = folder.load(model, optimiser)
     folder.keep_curve_until(position.step)
-    batches = objective.batches(train_text, training.batch_tokens, seed, settings.masked.chosen)
-    loss_of = TrainingLoss(model, train_text.spelling, training.negatives, training.dropout, dtype)
-    sample = _first(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
+    batches = objective.batches(text, training.batch_tokens, seed, settings.masked.chosen)
+    loss_of = TrainingLoss(model, text.spelling, training.negatives, training.dropout, dtype)
+    sample = _first(heldout, training.evaluate_sentences) if len(heldout.sentences) else None
     losses: list[torch.Tensor] = []  # on the device, since the last row of the curve
     began, logged = time.monotonic() - position.seconds, replace(position)
 

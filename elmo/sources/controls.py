@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.model import Bilm, random_bilm
 from elmo.bilm.options import SIZES
-from elmo.bilm.sentences import Sentence
+from elmo.bilm.sentences import Sentence, in_batches
 from elmo.bilm.weight_files import load_bilm
 from elmo.published import SHIPPED, shipped_names
 from elmo.sources.source import FrozenSource, fingerprint_of
@@ -145,19 +145,9 @@ class InContext(nn.Module):
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, each read in its context, (layers, tokens, dim)."""
-        return torch.cat([self._layers(some) for some in self._portions(sentences)], dim=1)
-
-    def _portions(self, sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
-        """The sentences in portions whose contexts have a bounded number of tokens; at least one portion."""
         times = 1 if self._context == "permuted" else 2 * self._reach + 1
-        portion, tokens = list[Sentence](), 0
-        for sentence in sentences:
-            if portion and tokens + times * len(sentence) > _MOST_TOKENS:
-                yield portion
-                portion, tokens = [], 0
-            portion.append(sentence)
-            tokens += times * len(sentence)
-        yield portion
+        portions = list(in_batches(_MOST_TOKENS // times, sentences)) or [[]]
+        return torch.cat([self._layers(some) for some in portions], dim=1)
 
     def _layers(self, sentences: Sequence[Sentence]) -> Tensor:
         places = [place for sentence in sentences for place in self._contexts(tuple(sentence))]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.sentences import Sentence
+from elmo.bilm.sentences import Sentence, in_batches
 from elmo.common import checks
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError, excerpt
@@ -36,7 +36,6 @@ LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone
 HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
 
 Key = tuple[str, ...]
-Item = TypeVar("Item", bound=Sized)
 Numbers = npt.NDArray[np.int64]
 
 
@@ -341,20 +340,6 @@ def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
     """The longest prefix of the sentences with at most this many tokens in all."""
     ends = accumulate(map(len, keys))
     return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
-
-
-def in_batches(most: int, by_length: Iterable[Item], size: int | None = None) -> Iterator[list[Item]]:
-    """Batches of at most this many tokens, or one longer sentence, and of at most `size` sentences."""
-    batch: list[Item] = []
-    tokens = 0
-    for sentence in by_length:
-        if batch and (tokens + len(sentence) > most or len(batch) == size):
-            yield batch
-            batch, tokens = [], 0
-        batch.append(sentence)
-        tokens += len(sentence)
-    if batch:
-        yield batch
 
 
 def three_of(by_length: Sequence[Key]) -> list[Key]:

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from elmo.common.durations import duration
+from elmo.common.progress import duration
 from results.analysis.names import (
     arm_title,
     load_names,

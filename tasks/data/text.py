@@ -23,8 +23,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 from pydantic_core import from_json
 
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import utf8_lines
-from elmo.tables import table_rows
+from elmo.common.files import table_rows, utf8_lines
 from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
 from tasks.task import Sentence
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elmo.common.errors import interrupts_kept
-from elmo.common.event_file import EventFile
+from elmo.common.errors import InputError, interrupts_kept
 from elmo.common.progress import Reporter
 from tasks.running.config import Run
 from tasks.running.schema import LoggerConfig
@@ -56,24 +56,42 @@ class _OnWandb:
 
 
 class _OnTensorboard:
-    """A run for TensorBoard: each epoch's values, the scores and the summary of the record."""
+    """A run for TensorBoard: each epoch's values, in double precision, the scores and the summary of the record.
+
+    A resumed run adds an event file, which TensorBoard reads as one with the first.
+    """
 
     def __init__(self, run: Run) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # imported only when used: it takes seconds
+        except ImportError as error:
+            raise InputError(
+                f"TensorBoard is not installed ({error}): in the checkout, pip install -e '.[tensorboard]'"
+            ) from error
         folder = run.path.parent.relative_to(run.runs_dir)
-        self._file = EventFile(run.runs_dir / TENSORBOARD_FOLDER / folder, run.resolved)
+        self._writer = SummaryWriter(str(run.runs_dir / TENSORBOARD_FOLDER / folder))
+        self._text("settings", run.resolved)
         self._epoch = 0
+
+    def _values(self, values: Mapping[str, float | None], prefix: str = "") -> None:
+        for name, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(prefix + name, value, self._epoch, new_style=True, double_precision=True)
+
+    def _text(self, name: str, content: Mapping[str, Any]) -> None:
+        self._writer.add_text(name, f"```\n{json.dumps(content, indent=1, default=str)}\n```")
 
     def epoch(self, values: Mapping[str, float]) -> None:
         self._epoch = int(values["epoch"])
-        self._file.values({name: value for name, value in values.items() if name != "epoch"}, self._epoch)
+        self._values({name: value for name, value in values.items() if name != "epoch"})
 
     def final(self, values: Mapping[str, Any]) -> None:
         for split, scores in values["scores"].items():
-            self._file.values({f"{split}/{name}": score for name, score in scores.items()}, self._epoch)
-        self._file.text("record", values)
+            self._values(scores, f"{split}/")
+        self._text("record", values)
 
     def close(self, failed: bool) -> None:
-        self._file.close()
+        self._writer.close()
 
 
 def advice(config: LoggerConfig, runs_dir: Path) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from elmo.tables import table_rows
+from elmo.common.files import table_rows
 
 
 def test_a_text_may_be_a_whole_document(tmp_path):

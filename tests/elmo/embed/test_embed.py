@@ -160,7 +160,7 @@ def failing(tmp_path, weights, capsys):
 
 
 def test_missing_input(failing, tmp_path):
-    assert f"{tmp_path / 'none.txt'}: cannot read the sentences: No such file" in failing(
+    assert f"{tmp_path / 'none.txt'}: No such file or directory. Check the path" in failing(
         tmp_path / "none.txt", tmp_path / "out.hdf5"
     )
     assert "Is a directory" in failing(tmp_path, tmp_path / "out.hdf5")
