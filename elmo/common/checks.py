@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import is_dataclass
 from functools import partial
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from elmo.common.errors import InputError, excerpt
 
@@ -86,6 +87,12 @@ def importable(key: str, target: object) -> object:
         ) from error
 
 
+def share(key: str, value: float) -> None:
+    """Raises an InputError unless the value is above 0 and at most 1."""
+    if not 0 < value <= 1:
+        raise InputError(f"{key}: expected more than 0 and at most 1, found {value}")
+
+
 Width = Annotated[int, width]
 Layers = Annotated[int, partial(count, MOST_LAYERS)]
 AtLeastOne = Annotated[int, partial(at_least, 1)]
@@ -94,6 +101,7 @@ NotNegative = Annotated[float, partial(at_least, 0)]
 Positive = Annotated[float, positive]
 Dropout = Annotated[float, dropout]
 Fraction = Annotated[float, fraction]
+Share = Annotated[float, share]
 
 
 def check_ranges(key: str, settings: object) -> None:
@@ -110,3 +118,21 @@ def check_ranges(key: str, settings: object) -> None:
                 for item in value if isinstance(value, list) else [value]:
                     if item is not None:
                         check(f"{key}.{name}" if key else name, item)
+
+
+def check_tree(key: str, settings: Any) -> None:  # noqa: ANN401
+    """Checks the ranges of a dataclass and of those in it, each with its method `check(key)` after them, if it has one.
+
+    Args:
+        key: as for `check_ranges`.
+        settings: a dataclass, or a mapping of some; other values pass.
+    """
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            check_tree(f"{key}.{name}", value)
+    if is_dataclass(settings):
+        check_ranges(key, settings)
+        for name, value in vars(settings).items():
+            check_tree(f"{key}.{name}".lstrip("."), value)
+        if hasattr(settings, "check"):
+            settings.check(key)

@@ -23,7 +23,7 @@ from elmo import Elmo, FrozenSource, published
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import padded
 from elmo.common import checks
-from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, check_ranges
+from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, Share, check_tree
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import FileState, expanded, hashes_of
 from elmo.common.progress import Reporter
@@ -73,15 +73,9 @@ class TuningConfig:
     """
 
     lr: Positive = 1e-3
-    decay: float = 0.4
+    decay: Share = 0.4
     warmup: Dropout = 0.1
     unfreeze: AtLeastZero = 1
-
-    def check(self, key: str) -> None:
-        """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
-        check_ranges(key, self)
-        if not 0 < self.decay <= 1:
-            raise InputError(f"{key}.decay: expected more than 0 and at most 1, found {self.decay}")
 
 
 @dataclass(frozen=True)
@@ -150,14 +144,12 @@ class FrozenConfig(ABC):
             raise InputError(f"{key}.places: expected some of {', '.join(PLACES)}, each once, found {self.places}")
         if not re.fullmatch("mix|last|0|[1-9][0-9]*", self.layers):
             raise InputError(f"{key}.layers: expected mix, last or the number of a layer, found {self.layers!r}")
-        check_ranges(key, self)
         if not controls.CONTEXTS.fullmatch(self.context):
             raise InputError(
                 f"{key}.context: expected whole, isolated, permuted or windowK, such as window1, found {self.context!r}"
             )
         if self.tune and self.context != controls.WHOLE:
             raise InputError(f"{key}.context: expected whole with tune=true, found {self.context}. Leave one out")
-        self.tuning.check(f"{key}.tuning")
         if not self.tune and self.tuning != type(self)().tuning:
             raise InputError(
                 f"{key}.tuning: expected {key}.tune=true with these settings, found tune=false. Set it too"
@@ -353,9 +345,8 @@ class StoreConfig:
     limit_gb: NotNegative = LIMIT_GB
     memory_gb: NotNegative = MEMORY_GB
 
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
-        check_ranges("store", self)
+    def check(self, key: str) -> None:
+        """Raises an InputError for a folder of an unknown user."""
         self.folder()
 
     def folder(self) -> Path | None:
@@ -380,21 +371,14 @@ class FeaturesConfig:
     frozen: dict[str, SourceConfig] = field(default_factory=dict)
     dropout: Dropout = 0.0
 
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
-        check_ranges("features", self)
-        if self.words is not None:
-            self.words.check()
-        if self.characters is not None:
-            check_ranges("features.characters", self.characters)
+    def check(self, key: str) -> None:
+        """Raises an InputError for a wrong name, or without any part at the input."""
         for name in self.frozen:
             if not name.isidentifier() or hasattr(nn.ModuleDict, name):
-                raise InputError(f"features.frozen.{name}: expected another name, of letters, digits and _")
-        for name, frozen in self.all_frozen().items():
-            frozen.check(f"features.{name}")
+                raise InputError(f"{key}.frozen.{name}: expected another name, of letters, digits and _")
         at_input = any("input" in frozen.places for frozen in self.all_frozen().values())
         if not (self.words or self.characters or at_input):
-            raise InputError("features: every part is null; keep at least one of words, characters, elmo at the input")
+            raise InputError(f"{key}: every part is null; keep at least one of words, characters, elmo at the input")
 
     def check_weights(self) -> None:
         """Raises an InputError for features=masked with a biLM: its scores would be listed as those of a masked LM."""
@@ -545,7 +529,7 @@ class TokenFeatures(nn.Module):
         self, config: FeaturesConfig, training: Iterable[Sentence], seed: int, store: StoreConfig | None = None
     ) -> None:
         super().__init__()
-        config.check()
+        check_tree("features", config)
         self.config = config
         self._numbers = WordNumbers()
         self.word_vectors = WordVectors(config.words, training, seed) if config.words is not None else None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from elmo.bilm.options import N_CHARACTERS
 from elmo.bilm.sentences import character_ids, spell
 from elmo.common import checks
-from elmo.common.checks import Dropout, Width, check_ranges
+from elmo.common.checks import Dropout, Width
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
@@ -151,13 +151,10 @@ class WordsConfig:
     dropout: Dropout = 0.0
     enabled: bool = True
 
-    def check(self) -> None:
-        """Raises an InputError for a value out of range."""
-        check_ranges("features.words", self)
+    def check(self, key: str) -> None:
+        """Raises an InputError for zeros in place of vectors that are not there."""
         if self.unknown == "zero" and not self.vectors:
-            raise InputError(
-                "features.words.unknown=zero: expected pretrained vectors, found features.words.vectors=null"
-            )
+            raise InputError(f"{key}.unknown=zero: expected pretrained vectors, found {key}.vectors=null")
 
     def open_vectors(self) -> FileVectors | None:
         """The pretrained vectors, if the config names any."""

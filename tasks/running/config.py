@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from elmo.common import checks
-from elmo.common.checks import check_ranges
+from elmo.common.checks import check_tree
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
@@ -298,17 +298,12 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
     plain: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values: RunSchema = _checked(RunSchema, plain, "")
     checks.finite(plain)
-    for key, part in {"": values, "trainer": values.trainer, "logger": values.logger}.items():
-        check_ranges(key, part)
-    values.features.check()
-    values.store.check()
+    check_tree("", values)
     for key in ("keep_weights", "confidences"):
         if not isinstance(value := getattr(values, key), bool):
             raise InputError(f"{key}: expected true or false, found {excerpt(value)}")
     if values.retry not in (None, "failed"):
         raise InputError(f"retry: expected null or failed, found {values.retry!r}")
-    if not 0 < values.train_fraction <= 1:
-        raise InputError(f"train_fraction: expected more than 0 and at most 1, found {values.train_fraction}")
     data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
     if data.task not in (None, name):
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")

@@ -32,7 +32,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from elmo.common import checks, config_errors
-from elmo.common.checks import AtLeastOne, AtLeastZero
+from elmo.common.checks import AtLeastOne, AtLeastZero, Share
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
 from results.experiments import SUFFIX
@@ -70,7 +70,7 @@ class RunSettings:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: AtLeastZero = 1
     fold: int | None = None
-    train_fraction: float = 1.0
+    train_fraction: Share = 1.0
     limit: AtLeastOne | None = None
     trial: bool = False
     device: str = "auto"

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from elmo import InputError, random_bilm, save_bilm
+from elmo.common.checks import check_tree
 from elmo.common.progress import Reporter
 from elmo.sources.masked import random_masked, save_masked
 from tasks.data.datasets import DataSource
@@ -233,8 +234,9 @@ class TestErrors:
         ],
     )
     def test_two_names_for_one_setting(self, settings, message):
+        config = features_config(frozen={"lengths": SourceConfig(source=source(), **settings)})
         with pytest.raises(InputError, match=rf"features\.frozen\.lengths\.{message}"):
-            features_config(frozen={"lengths": SourceConfig(source=source(), **settings)}).check()
+            check_tree("features", config)
 
     def test_a_layer_that_the_source_does_not_have(self):
         config = features_config(frozen={"lengths": SourceConfig(source=source(), layers="2")})
@@ -245,12 +247,12 @@ class TestErrors:
     def test_no_class(self, target):
         config = features_config(frozen={"mine": SourceConfig(source={"_target_": target})})
         with pytest.raises(InputError, match=r"features\.frozen\.mine\.source\._target_: expected the class"):
-            config.check()
+            check_tree("features", config)
 
     @pytest.mark.parametrize("name", ["my-own", "keys", "a b"])
     def test_names(self, name):
         with pytest.raises(InputError, match=rf"features\.frozen\.{name}: expected another name"):
-            features_config(frozen={name: SourceConfig(source=source())}).check()
+            check_tree("features", features_config(frozen={name: SourceConfig(source=source())}))
 
     def test_a_place_that_the_head_does_not_offer(self):
         with pytest.raises(InputError, match=r"features\.frozen\.lengths\.places: found hidden.*task=sst5"):
@@ -306,7 +308,7 @@ class TestControls:
     )
     def test_bad_settings(self, settings, message):
         with pytest.raises(InputError, match=message):
-            ElmoConfig(**settings).check("features.elmo")
+            check_tree("features.elmo", ElmoConfig(**settings))
 
     def test_all_are_as_wide_as_elmo(self, weights):
         arms = ("elmo", "elmo_random", "elmo_layer0", "elmo_shuffled", "elmo_matched")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from elmo import InputError
+from elmo.common.checks import check_tree
 from elmo.sources.transformer import Transformer
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
@@ -47,7 +48,7 @@ class TestSettings:
     )
     def test_a_value_out_of_range(self, settings, said):
         with pytest.raises(InputError, match=re.escape(said)):
-            TransformerConfig(**settings).check("transformer")
+            check_tree("transformer", TransformerConfig(**settings))
 
     def test_a_name_is_recorded_as_it_is_and_a_path_by_its_last_part(self, tmp_path, monkeypatch):
         def name(given):

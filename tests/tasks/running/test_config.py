@@ -10,7 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import conf
-from elmo.common.checks import check_ranges
+from elmo.common.checks import check_ranges, check_tree
 from elmo.common.errors import InputError
 from results.records.identity import fingerprint, shown
 from tasks.features.token_features import ElmoConfig, FeaturesConfig
@@ -128,7 +128,10 @@ class TestUnknownAndWrong:
                 partial(check_ranges, "trainer", TrainerConfig(plateau_patience=-1)),
                 "trainer.plateau_patience: expected at least 0, found -1",
             ),
-            (WordsConfig(dropout=1).check, "features.words.dropout: expected at least 0 and below 1, found 1"),
+            (
+                partial(check_tree, "features.words", WordsConfig(dropout=1)),
+                "features.words.dropout: expected at least 0 and below 1, found 1",
+            ),
             (
                 partial(check_ranges, "features.characters", CharactersConfig(dropout=-1)),
                 "features.characters.dropout: expected at least 0 and below 1",
@@ -137,9 +140,12 @@ class TestUnknownAndWrong:
                 partial(check_ranges, "features.characters", CharactersConfig(width=60)),
                 "features.characters.width: expected at most 50, found 60",
             ),
-            (FeaturesConfig(dropout=-0.5).check, "features.dropout: expected at least 0 and below 1, found -0.5"),
-            (partial(ElmoConfig(layers="top").check, "elmo"), "elmo.layers: expected mix, last or the number of"),
-            (partial(ElmoConfig(dropout=1).check, "elmo"), "elmo.dropout: expected at least 0 and below 1"),
+            (
+                partial(check_tree, "features", FeaturesConfig(dropout=-0.5)),
+                "features.dropout: expected at least 0 and below 1, found -0.5",
+            ),
+            (partial(check_tree, "elmo", ElmoConfig(layers="top")), "elmo.layers: expected mix, last or the number of"),
+            (partial(check_tree, "elmo", ElmoConfig(dropout=1)), "elmo.dropout: expected at least 0 and below 1"),
             (
                 partial(check_ranges, "task", NerSettings(input_dropout=1)),
                 "task.input_dropout: expected at least 0 and below 1, found 1",

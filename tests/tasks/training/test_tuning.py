@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from elmo import InputError
+from elmo.common.checks import check_tree
 from tasks.features.token_features import ElmoConfig, TokenFeatures, TunedGroup, TuningConfig
 from tasks.running.predict import load_weights, save_weights
 from tasks.training.trainer import OPTIMIZERS, TaskModel
@@ -76,7 +77,7 @@ def test_layers_start_one_after_the_other():
 )
 def test_settings_out_of_range(settings, said):
     with pytest.raises(InputError, match=re.escape(said)):
-        ElmoConfig(tuning=settings).check("elmo")
+        check_tree("elmo", ElmoConfig(tuning=settings))
 
 
 def test_a_source_without_gradients():
