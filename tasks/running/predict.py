@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -431,7 +430,8 @@ def _some_at_once(asked: Iterable[Asked], size: Callable[[Any], int]) -> Iterato
         yield some
 
 
-def _parser() -> argparse.ArgumentParser:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser("tasks.predict", DESCRIPTION, EXAMPLE)
     about = "folder of a run made with keep_weights=true, or one above it with no other such run"
     parser.add_argument("run", metavar="RUN", type=Path, help=about)
@@ -443,12 +443,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     parser.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads; default: 1, as in runs")
     add_config_dir(parser)
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = _parser()
     options = parser.parse_intermixed_args(arguments)
     if options.score and options.input != "data":
         parser.error("--score needs labels: use it with --input data")
