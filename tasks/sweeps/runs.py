@@ -10,7 +10,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -107,49 +107,60 @@ def _plain(value: str) -> str:
     return plain if "${" in plain else value
 
 
-def configs_of(config: DictConfig, runs: list[list[str]]) -> dict[str, Run | str]:
-    """The runs of a sweep by their overrides, or why one is rejected.
+@dataclass
+class Composed:
+    """The runs of a sweep by their overrides, and why others are refused, by theirs."""
+
+    runs: dict[str, Run] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.runs) + len(self.refused)
+
+
+def composed(config: DictConfig, runs: list[list[str]]) -> Composed:
+    """Composes the runs of a sweep.
 
     Raises:
         Exception: one of `CONFIG_ERRORS`, or an AssertionError for a key below a null: a run cannot be composed.
     """
     known: dict[tuple[str, ...], Run] = {}  # one for all seeds and folds: composing takes half a second
-    configs: dict[str, Run | str] = {}
+    sweep = Composed()
     for overrides in runs:
+        words = " ".join(overrides)
         numbers = {typed[1]: int(typed[2]) for typed in map(NUMBER.fullmatch, overrides) if typed}
         others = (*numbers, *(override for override in overrides if not NUMBER.fullmatch(override)))
         try:
             if others in known:
-                configs[" ".join(overrides)] = known[others].numbered(numbers)
+                sweep.runs[words] = known[others].numbered(numbers)
                 continue
             tree = GlobalHydra.instance().config_loader().load_sweep_config(config, list(overrides))
         except InputError as error:  # the data have no such fold
-            configs[" ".join(overrides)] = str(error)
+            sweep.refused[words] = str(error)
             continue
         with open_dict(tree):
             del tree["hydra"]
         try:
-            run = run_config(tree)
-            configs[" ".join(overrides)] = run
+            sweep.runs[words] = run_config(tree)
             if not USED.search(OmegaConf.to_yaml(tree)):
-                known[others] = run
+                known[others] = sweep.runs[words]
         except InputError as error:
-            configs[" ".join(overrides)] = str(error)
+            sweep.refused[words] = str(error)
         except OmegaConfBaseException as error:  # of an interpolation, such as a variable that is not set
-            configs[" ".join(overrides)] = explain(error)
-    return configs
+            sweep.refused[words] = explain(error)
+    return sweep
 
 
-def manifest_of(config: DictConfig, configs: Mapping[str, Run | str]) -> Manifest:
+def manifest_of(config: DictConfig, sweep: Composed) -> Manifest:
     """The names of a sweep's runs, for `python -m results.status`."""
-    identities = [run.identity for run in configs.values() if isinstance(run, Run)]
+    identities = [run.identity for run in sweep.runs.values()]
     # Equal runs are the same sweep, also with another folder, device or launcher.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
     return Manifest(
         name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
         command=shlex.join(["python", "-m", "tasks.run", "-m", *_config_dir(config), *typed_words(config)]),
         runs=identities,
-        refused=[f"{overrides}: {reason}" for overrides, reason in configs.items() if isinstance(reason, str)],
+        refused=[f"{overrides}: {reason}" for overrides, reason in sweep.refused.items()],
         started_at=timestamp(),
     )
 
@@ -165,16 +176,16 @@ class Needs:
     """What runs need and do not find.
 
     Attributes:
-        missing: why -> the numbers of the runs that lack it.
+        missing: why -> the overrides of the runs that lack it.
         downloads: name -> bytes to download; None if their number is not known.
     """
 
-    missing: Mapping[str, set[int]]
+    missing: Mapping[str, set[str]]
     downloads: Mapping[str, int | None]
 
     @property
-    def lacking(self) -> set[int]:
-        """The numbers of the runs that lack something."""
+    def lacking(self) -> set[str]:
+        """The overrides of the runs that lack something."""
         return set().union(*self.missing.values())
 
     def message(self, total: int) -> str:
@@ -183,24 +194,24 @@ class Needs:
         return "\n".join([head, *(f"  {reason}".replace("\n", "\n    ") for reason in self.missing)])
 
 
-def needs_of(runs: Mapping[str, Run | str], here: bool, download: bool) -> Needs:
+def needs_of(sweep: Composed, here: bool, download: bool) -> Needs:
     """Looks once for each thing that the runs need.
 
     Args:
-        runs: the runs by their overrides, or why one is rejected.
+        sweep: the runs.
         here: whether they run on this machine, and so need its device.
         download: downloads what can be, so that it is there before the first run; otherwise it is listed.
     """
     looks: dict[Hashable, Callable[[], object]] = {}
-    users = defaultdict[Hashable, set[int]](set)
-    missing, downloads = defaultdict[str, set[int]](set), dict[str, int | None]()
-    for number, (overrides, run) in enumerate(runs.items()):
-        if isinstance(run, str):
-            missing[shortened(f"{overrides}: {run}")].add(number)
-            continue
+    users = defaultdict[Hashable, set[str]](set)
+    missing = defaultdict[str, set[str]](set)
+    for overrides, reason in sweep.refused.items():
+        missing[shortened(f"{overrides}: {reason}")].add(overrides)
+    for overrides, run in sweep.runs.items():
         for key, look in _looks(run, here, download):
             looks.setdefault(key, look)
-            users[key].add(number)
+            users[key].add(overrides)
+    downloads: dict[str, int | None] = {}
     first: dict[Hashable, str] = {}  # why files of a dataset are missing: one line for all of its folds
     with nullcontext() if download else without_downloads():
         for key, look in looks.items():
@@ -261,21 +272,18 @@ def _check_writable(setting: str, folder: Path) -> None:
         )
 
 
-def plan_lines(
-    configs: Mapping[str, Run | str], to_do: Collection[Path], needs: Needs, at_once: int | None
-) -> Iterator[str]:
+def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: int | None) -> Iterator[str]:
     """The lines of a plan.
 
     Args:
-        configs: the runs by their overrides, or why one is rejected.
+        sweep: the runs.
         to_do: the records that are still to be written.
         needs: what they need and do not find.
         at_once: how many run at the same time; None if a cluster decides it.
     """
-    runs = [run for run in configs.values() if isinstance(run, Run)]
-    left = [run for run in runs if run.path.absolute() in to_do]
+    left = [run for run in sweep.runs.values() if run.path.absolute() in to_do]
     together = f", {at_once} at a time" if len(left) > 1 and at_once else ""
-    yield f"runs       {len(configs)}: {len(runs) - len(left)} have a record, {len(left)} are to do{together}"
+    yield f"runs       {len(sweep)}: {len(sweep.runs) - len(left)} have a record, {len(left)} are to do{together}"
     equal = equal_runs({run.runs_dir for run in left}, [run.identity for run in left])
     times = [fmean(item.record.seconds or 0.0 for item in items) for items in equal if items]
     if times:

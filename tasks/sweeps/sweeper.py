@@ -37,7 +37,7 @@ from tasks.running.experiment import Ended
 from tasks.running.loggers import advice
 from tasks.running.predict import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
-from tasks.sweeps.runs import cells_in, configs_of, manifest_of, needs_of, plan_lines, runs_in, typed_words
+from tasks.sweeps.runs import Composed, cells_in, composed, manifest_of, needs_of, plan_lines, runs_in, typed_words
 
 # Hydra accepts plugins only by names below hydra_plugins, so the sweeper is known to it under such a name. A package of
 # that name at the top of the repository would have no other purpose.
@@ -124,36 +124,36 @@ class SuiteSweeper(Sweeper):
         config, launcher = self.config, self.config.hydra.launcher._target_
         here, at_once = launcher.endswith(LOCAL), runs_at_once(self.config)
         runs = runs_in(config)
-        configs = configs_of(config, runs)
-        to_do = records_to_write(configs)
+        sweep = composed(config, runs)
+        to_do = records_to_write(sweep.runs.values())
         if SuiteSweeper.plan:
-            needs = needs_of(configs, here, download=False)
-            print_lines(f"{line}\n" for line in plan_lines(configs, to_do, needs, at_once if here else None))
+            needs = needs_of(sweep, here, download=False)
+            print_lines(f"{line}\n" for line in plan_lines(sweep, to_do, needs, at_once if here else None))
             raise SystemExit(1 if needs.missing else 0)
         folder = Path(config.hydra.sweep.dir).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob("*.partial"):  # by killed sweeps
             left.unlink(missing_ok=True)
-        manifest, runs_dir = manifest_of(config, configs), expanded(config.runs_dir, "runs_dir")
+        manifest, runs_dir = manifest_of(config, sweep), expanded(config.runs_dir, "runs_dir")
         say = Reporter("sweep").warn
         try:
             write_manifest(runs_dir, manifest)
         except OSError as error:
             say(f"python -m results.status will not show it: {error}")
-        if lost := not_in_table(config, configs):
+        if lost := not_in_table(config, sweep):
             say(lost)
-        models = folders_of_models(configs)
-        if nothing_left(configs) and all((folder / WEIGHTS_NAME).is_file() for folder in models):
-            say(f"all {len(configs)} runs were done already. {next_command(config)}")
+        models = folders_of_models(sweep.runs.values())
+        if nothing_left(sweep) and all((folder / WEIGHTS_NAME).is_file() for folder in models):
+            say(f"all {len(sweep)} runs were done already. {next_command(config)}")
             print_models(models)
             return []
-        if not SuiteSweeper.keep_going and (needs := needs_of(configs, here, download=True)).missing:
-            go_on = "--keep-going starts the others" if len(needs.lacking) < len(configs) else ""
-            raise InputError("\n".join(filter(None, [needs.message(len(configs)), go_on])))
+        if not SuiteSweeper.keep_going and (needs := needs_of(sweep, here, download=True)).missing:
+            go_on = "--keep-going starts the others" if len(needs.lacking) < len(sweep) else ""
+            raise InputError("\n".join(filter(None, [needs.message(len(sweep)), go_on])))
         if here:
-            self._job.total, self._job.to_do = len(configs), to_do
+            self._job.total, self._job.to_do = len(sweep), to_do
             if len(to_do) > 1 and at_once:  # 0: the launcher will reject it
-                say(first_words(config, len(configs), len(to_do)))
+                say(first_words(config, len(sweep), len(to_do)))
         else:
             name = config.hydra.runtime.choices["hydra/launcher"]
             say(f"{len(runs)} runs are handed to {name}. {where_to_look(config)}")
@@ -253,14 +253,10 @@ def next_command(config: DictConfig) -> str:
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 
-def folders_of_models(configs: Mapping[str, Run | str]) -> dict[Path, Path]:
+def folders_of_models(runs: Iterable[Run]) -> dict[Path, Path]:
     """The folders of runs that keep their weights, each with that of its arm."""
-    folders = {}
-    for run in configs.values():
-        if isinstance(run, Run) and run.keep_weights:
-            folder = run.path.parent
-            folders[folder] = run.runs_dir.joinpath(*folder.relative_to(run.runs_dir).parts[:ARM_DEPTH])
-    return folders
+    folders = {run.path.parent: run.runs_dir for run in runs if run.keep_weights}
+    return {path: top.joinpath(*path.relative_to(top).parts[:ARM_DEPTH]) for path, top in folders.items()}
 
 
 def print_models(arms: Mapping[Path, Path]) -> None:
@@ -281,41 +277,39 @@ def end_line(overrides: str, ended: Ended) -> str:
     return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
 
 
-def not_in_table(config: DictConfig, configs: Mapping[str, Run | str]) -> str:
+def not_in_table(config: DictConfig, sweep: Composed) -> str:
     """What to say if the table of an experiment will not find all of its runs; empty if it will."""
-    runs = [(cell, configs[" ".join(cell.overrides)]) for cell in cells_in(config)]
-    made = [(cell, run.identity, run.resolved) for cell, run in runs if isinstance(run, Run)]
-    lost = [(cell, identity) for cell, identity, resolved in made if not cell.is_run(identity, resolved)]
+    made = [(cell, sweep.runs.get(" ".join(cell.overrides))) for cell in cells_in(config)]
+    lost = [(cell, run) for cell, run in made if run is not None and not cell.is_run(run.identity, run.resolved)]
     if not lost:
         return ""
-    cell, identity = lost[0]
+    cell, run = lost[0]
     return (
-        f"python -m results.table --experiment will not find {len(lost)} of {len(configs)} runs: it compares what is "
-        f"typed with what is recorded. The first one, {shlex.join(cell.overrides)}, is recorded as {identity.title}. "
+        f"python -m results.table --experiment will not find {len(lost)} of {len(sweep)} runs: it compares what is "
+        f"typed with what is recorded. The first, {shlex.join(cell.overrides)}, is recorded as {run.identity.title}. "
         "Type values as records have them, one key each (not ${KEY}, {KEY: VALUE} or yes), and name a dataset file "
         "like the `name` in it"
     )
 
 
-def nothing_left(configs: Mapping[str, Run | str]) -> bool:
+def nothing_left(sweep: Composed) -> bool:
     """Whether every run is done and has left neither checkpoint nor lock; a run with an unusable record reports it."""
-    runs = [run for run in configs.values() if isinstance(run, Run)]
-    if len(runs) < len(configs) or not all(run.path.exists() for run in runs):
+    runs = sweep.runs.values()
+    if sweep.refused or not all(run.path.exists() for run in runs):
         return False
     with suppress(InputError, RecordConflict, RecordUnreadable, OSError):
         return all(replace(run).done() == "skip" and not run.left_behind for run in runs)  # a copy: it holds data
     return False
 
 
-def records_to_write(configs: Mapping[str, Run | str]) -> dict[Path, int | None]:
+def records_to_write(runs: Iterable[Run]) -> dict[Path, int | None]:
     """The records that a sweep has yet to write, each with the time of the failed one that it replaces."""
     records = {}
-    for run in configs.values():
-        if isinstance(run, Run):
-            path = run.path.absolute()
-            before = _written(path)
-            if before is None or (run.retry == "failed" and _has_failed(path)):
-                records[path] = before
+    for run in runs:
+        path = run.path.absolute()
+        before = _written(path)
+        if before is None or (run.retry == "failed" and _has_failed(path)):
+            records[path] = before
     return records
 
 

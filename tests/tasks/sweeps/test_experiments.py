@@ -264,7 +264,7 @@ def test_a_variable_that_is_not_set_refuses_its_run_alone(own, monkeypatch):
         loader = GlobalHydra.instance().config_loader()
         for words, refused in ((["seed=1"], 2), ([typed, "seed=1"], 2)):
             config = loader.load_configuration("config", [f"experiment={own}", *words], RunMode.MULTIRUN)
-            manifest = sweep_runs.manifest_of(config, sweep_runs.configs_of(config, sweep_runs.runs_in(config)))
+            manifest = sweep_runs.manifest_of(config, sweep_runs.composed(config, sweep_runs.runs_in(config)))
             assert ["ELMO_NOWHERE, found none" in reason for reason in manifest.refused] == [True] * refused
             assert sweeper.next_command(config).startswith("The scores: ")
     assert manifest.runs == []
@@ -303,7 +303,7 @@ class TestOwn:
         with initialize_config_module("conf", version_base="1.3"):
             loader = GlobalHydra.instance().config_loader()
             config = loader.load_configuration("config", [f"experiment={own}"], RunMode.MULTIRUN)
-            found = sweeper.not_in_table(config, sweep_runs.configs_of(config, sweep_runs.runs_in(config)))
+            found = sweeper.not_in_table(config, sweep_runs.composed(config, sweep_runs.runs_in(config)))
         assert found.startswith(f"python -m results.table --experiment will not find {lost}" if lost else "")
         assert bool(found) is bool(lost)
 

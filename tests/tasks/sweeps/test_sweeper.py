@@ -46,7 +46,7 @@ def manifest_of(*overrides, runs=None):
     """The list of runs of a command, or of the given runs."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
-        configs = sweep_runs.configs_of(config, sweep_runs.runs_in(config) if runs is None else runs)
+        configs = sweep_runs.composed(config, sweep_runs.runs_in(config) if runs is None else runs)
         return sweep_runs.manifest_of(config, configs)
 
 
@@ -159,7 +159,7 @@ class TestRecordsToWrite:
         first.parent.mkdir(parents=True)
         first.write_text("{}")
         sweep = sweeper.SweepJob(None)
-        sweep.to_do = sweeper.records_to_write({**runs, "seed=4": "a run that can never start"})
+        sweep.to_do = sweeper.records_to_write(runs.values())
         assert list(sweep.to_do) == [second, third]
         assert sweep.runs_ended() == 0
         second.parent.mkdir(parents=True)
@@ -170,12 +170,12 @@ class TestRecordsToWrite:
         path = save(tmp_path, make_record(data="mini", error=RunError("ValueError", "too small")))
         runs = runs_with(tmp_path, "retry=failed")
         sweep = sweeper.SweepJob(None)
-        sweep.to_do = sweeper.records_to_write(runs)
+        sweep.to_do = sweeper.records_to_write(runs.values())
         assert len(sweep.to_do) == 3
         assert sweep.runs_ended() == 0, "the failed record was there before"
         os.utime(path, (0, 0))  # as if written again
         assert sweep.runs_ended() == 1
-        assert path not in sweeper.records_to_write(runs_with(tmp_path))
+        assert path not in sweeper.records_to_write(runs_with(tmp_path).values())
 
 
 def start(runs, *more):
