@@ -65,6 +65,12 @@ def fraction(key: str, value: float | None) -> None:
         raise InputError(f"{key}: expected above 0 and below 1, found {value}")
 
 
+def share(key: str, value: float) -> None:
+    """Raises an InputError unless the value is above 0 and at most 1."""
+    if not 0 < value <= 1:
+        raise InputError(f"{key}: expected more than 0 and at most 1, found {value}")
+
+
 def one_of(known: Collection[str], key: str, value: str) -> None:
     """Raises an InputError for an unknown choice."""
     if value not in known:
@@ -85,12 +91,6 @@ def importable(key: str, target: object) -> object:
             f"{key}: {excerpt(target)} cannot be imported: {error}. A file of your own is found in the current folder "
             "or in a folder of PYTHONPATH"
         ) from error
-
-
-def share(key: str, value: float) -> None:
-    """Raises an InputError unless the value is above 0 and at most 1."""
-    if not 0 < value <= 1:
-        raise InputError(f"{key}: expected more than 0 and at most 1, found {value}")
 
 
 Width = Annotated[int, width]
