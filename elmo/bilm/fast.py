@@ -78,11 +78,8 @@ class Prepared(Generic[Form]):
             made = self._made = state, make()
         return made[1]
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Prepared[Form]:
-        return Prepared()
-
     def __reduce__(self) -> tuple[type[Prepared[Form]], tuple[()]]:
-        return Prepared, ()
+        return Prepared, ()  # copies and pickles start without any
 
 
 # Libraries multiply few rows in another order than many, and treat the rows after full vector instructions differently.

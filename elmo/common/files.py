@@ -30,6 +30,7 @@ CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() e
 
 
 ALWAYS_PLAIN = frozenset({str, int, bool})  # types of which every value is JSON
+MOST_LISTED = 20  # differences in a message
 _GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 FileState = tuple[str, int, int]  # path, time of the last change, size
 # What zipfile, numpy and torch raise for a damaged file depends on where the damage is. Their texts help nobody: some
@@ -282,6 +283,17 @@ def hashes_of(files: Iterable[Path], root: Path | None = None) -> dict[str, str]
 def states_of(files: Iterable[Path]) -> tuple[FileState, ...]:
     """The states of files: while these are equal, so is the content."""
     return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
+def require_same(path: Path, what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raises an InputError that lists the differences unless something was made as it is asked for now."""
+    keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
+    if keys:
+        lines = [f"\n  {key:.80}: {found.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
+        raise InputError(
+            f"{path}: made with other {what}:{''.join(lines[:MOST_LISTED])}\nDelete it, name another one, or use the "
+            "same values."
+        )
 
 
 def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:

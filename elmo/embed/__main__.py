@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import get_args
 
@@ -64,38 +64,29 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one next to them)")
-    parser.add_argument(
-        "--tokenise", choices=get_args(Tokenise), default="whitespace", help="ptb for raw text; default: whitespace"
-    )
+    parser.add_argument("--tokenise", choices=get_args(Tokenise), help="ptb for raw text; default: %(default)s")
     parser.add_argument("--column", metavar="NAME", help="IN is a .csv or .tsv table: embed this column")
-    parser.add_argument(
-        "--pool", choices=("none", "mean"), default="none", help="mean: one vector per line; default: none"
-    )
-    parser.add_argument("--layers", choices=("all", "last", "average"), default="all", help="default: all")
-    parser.add_argument("--state", choices=("zero", "carried"), default="zero", help="default: zero")
+    parser.add_argument("--pool", choices=("none", "mean"), help="mean: one vector per line; default: %(default)s")
+    parser.add_argument("--layers", choices=("all", "last", "average"), help="default: %(default)s")
+    parser.add_argument("--state", choices=("zero", "carried"), help="default: %(default)s")
     parser.add_argument(
         "--batch-size",
         metavar="N",
         type=int,
         help=f"sentences in a batch (default: {BATCH_SIZE}; {BATCH_SIZE_ON_A_GPU} on a GPU with --state zero)",
     )
+    parser.add_argument("--precision", choices=("float32", "float16"), help="of OUT; default: %(default)s")
     parser.add_argument(
-        "--precision", choices=("float32", "float16"), default="float32", help="of OUT; default: float32"
-    )
-    parser.add_argument(
-        "--device", choices=CHOICES, default="auto", help="default: a GPU if there is one; with Ray, set --gpus"
+        "--device", choices=CHOICES, default="auto", help="default: a GPU, if any; with Ray, set --gpus"
     )
     many = parser.add_argument_group("many files")
     many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")
     many.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local, in this process")
-    many.add_argument(
-        "--threads", metavar="N", type=int, help="torch's threads in a worker; Ray reserves N CPUs for it; default: 1"
-    )
+    many.add_argument("--threads", metavar="N", type=int, help="of torch in a worker, and CPUs for Ray; default: 1")
     many.add_argument("--workers", metavar="N", type=int, help="Ray workers; default: as many as fit")
-    many.add_argument(
-        "--gpus", metavar="G", type=float, help="GPUs of each Ray worker, such as 0.5; default: 1 with --device cuda"
-    )
+    many.add_argument("--gpus", metavar="G", type=float, help="of a Ray worker, such as 0.5; default: 1 with cuda")
     many.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster; default: $RAY_ADDRESS, or a local Ray")
+    parser.set_defaults(**asdict(EmbedSettings()))
     return parser
 
 

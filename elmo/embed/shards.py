@@ -23,7 +23,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device, torch_threads
 from elmo.common.errors import InputError
-from elmo.common.files import expanded, left_partials, sha256_of
+from elmo.common.files import expanded, left_partials, require_same, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import Meter
 from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
@@ -177,14 +177,7 @@ def unfinished(job: ShardsJob, inputs: Mapping[str, Path]) -> dict[str, Path]:
             there = dict(json.loads(read_schema(shard).metadata[METADATA.encode()]))
         except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: it has no metadata
             raise InputError(f"{shard}: expected a shard of this command, found another file. Delete it") from error
-        here = job.made_from(path)
-        if there != here:
-            changes = [f"{key.replace('_', '-')} {there.get(key)!s:.80} there, {here[key]} now" for key in here]
-            differ = "; ".join(change for change, key in zip(changes, here, strict=True) if there.get(key) != here[key])
-            raise InputError(
-                f"{shard}: was made in another way: {differ}. Give the same options, delete it to make it again, or "
-                "name another folder"
-            )
+        require_same(shard, "options or input", there, job.made_from(path))
     return missing
 
 

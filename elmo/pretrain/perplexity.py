@@ -84,16 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "example: python -m elmo.pretrain.perplexity news.txt --weights small",
     )
     parser.add_argument(
-        "text",
-        metavar="TEXT",
-        type=Path,
-        help="a .txt, .gz or .xz file, a folder of them, or a token store (its held-out part)",
+        "text", metavar="TEXT", type=Path, help=".txt, .gz or .xz, a folder, or a token store (its held-out part)"
     )
     parser.add_argument(
-        "--weights",
-        metavar="W",
-        default="small",
-        help="an exported biLM or masked LM, or a name (default: small); allennlp/* are published without output layer",
+        "--weights", metavar="W", default="small", help="a model with its output layer, or a name (default: small)"
     )
     parser.add_argument("--softmax", metavar="DIR", help="the output layer of W (default: W-softmax next to W)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")

@@ -23,12 +23,12 @@ from rich.console import Console
 from rich.progress import TaskProgressColumn
 
 from elmo.common.errors import InputError
-from elmo.common.files import read_own_json, replacing, write_json
+from elmo.common.files import read_own_json, replacing, require_same, write_json
 from elmo.common.processes import ahead
 from elmo.common.progress import print_line, progress_bar
 from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
 from elmo.pretrain.batches import Text
-from elmo.pretrain.corpus.token_store import Sentences, require
+from elmo.pretrain.corpus.token_store import Sentences
 from elmo.pretrain.language_model import LanguageModel, TrainingLoss
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.settings import Settings, Training
@@ -191,7 +191,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         claim = path / "run.json"
         if claim.exists():
-            require(path, "settings", read_own_json(claim), identity)
+            require_same(path, "settings", read_own_json(claim), identity)
         write_json(claim, identity)
 
     def made_with(self) -> dict[str, Any] | None:

@@ -81,8 +81,7 @@ def find_sources(paths: Iterable[str | Path]) -> tuple[SourceFile, ...]:
     Files that a pretraining wrote below a folder are skipped: otherwise vocabularies would be read as sentences, and
     the corpus of a run next to its text would change with every run.
     """
-    files: dict[Path, str] = {}  # a file named twice is read once
-    weights: dict[Path, float] = {}
+    files: dict[Path, tuple[str, float]] = {}  # names and weights; a file named twice is read once
     for path, weight in map(_weighted, paths):
         if path.is_dir():
             named = {file.resolve(): file.relative_to(path).as_posix() for file in _texts_below(path)}
@@ -94,14 +93,12 @@ def find_sources(paths: Iterable[str | Path]) -> tuple[SourceFile, ...]:
                 f"{path}: {kind}; expected a file with a name ending in {', '.join(EXTENSIONS)}, or a folder of them."
             )
         for file, name in named.items():
-            if weights.setdefault(file, weight) != weight:
-                raise InputError(f"{file}: named twice, with weights {weights[file]:g} and {weight:g}; name it once.")
-            files.setdefault(file, name)
+            if (known := files.setdefault(file, (name, weight))[1]) != weight:
+                raise InputError(f"{file}: named twice, with weights {known:g} and {weight:g}; name it once.")
     if not files:
         raise InputError("The corpus has no sources; name at least one text file or folder.")
-    return tuple(
-        SourceFile(path, name, path.stat().st_size, sha256_of(path), weights[path]) for path, name in files.items()
-    )
+    stored = ((path, name, path.stat().st_size, sha256_of(path), weight) for path, (name, weight) in files.items())
+    return tuple(SourceFile(*facts) for facts in stored)
 
 
 def _weighted(entry: str | Path) -> tuple[Path, float]:

@@ -39,7 +39,7 @@ from rich.console import Console
 
 from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, at_least, check_ranges, one_of
 from elmo.common.errors import InputError
-from elmo.common.files import explain_full_disk, plain_json, read_own_json, sha256_of, write_json
+from elmo.common.files import explain_full_disk, plain_json, read_own_json, require_same, sha256_of, write_json
 from elmo.common.processes import ahead, available_cores, end_with_parent, locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.text import (
@@ -61,7 +61,6 @@ VERSION: Final = 1
 SPECIALS: Final = ("</S>", "<S>", "<UNK>")
 END, START, UNKNOWN = range(3)
 HELDOUT_UNITS: Final = ("document", "paragraph")
-MOST_LISTED: Final = 20  # differences in a message
 _REMEDY: Final = "delete the folder and build the store again, with the same command of elmo.pretrain."
 
 DTYPES: Final = {
@@ -251,17 +250,6 @@ def sealed(header: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "seal": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}
 
 
-def require(folder: Path, what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise an error that lists the differences unless `found` equals `expected`."""
-    keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
-    if keys:
-        lines = [f"\n  {key:.80}: {found.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
-        raise InputError(
-            f"{folder}: made with other {what}:{''.join(lines[:MOST_LISTED])}\nDelete that folder, name another one, "
-            "or use the same values."
-        )
-
-
 def _map(path: Path, sha256: str, dtype: str) -> NDArray[Any]:
     """Return the values of a file that has this hash."""
     if not path.is_file() or sha256_of(path) != sha256:
@@ -301,7 +289,7 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
                 _build(settings, made_of, folder, console)
             lock.unlink(missing_ok=True)  # the store exists now, so no process needs the lock any more
     if not built:
-        require(folder, "settings or sources", _flat(read_header(folder)), _flat(made_of))
+        require_same(folder, "settings or sources", _flat(read_header(folder)), _flat(made_of))
     store = TokenStore.open(folder)
     finished = "{}." if built else "the token store is complete ({}); nothing to do."
     print_line(console, f"{folder}: {finished.format(_summary(store))}")

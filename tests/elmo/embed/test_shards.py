@@ -119,9 +119,9 @@ def test_files_of_others_stay(texts, run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "difference"),
     [
-        (("--pool", "mean"), "pool none there, mean now"),
-        (("--batch-size", "7"), "batch-size None there, 7 now"),
-        (("--threads", "3"), "threads 1 there, 3 now"),
+        (("--pool", "mean"), "pool: 'none' there, 'mean' asked for"),
+        (("--batch-size", "7"), "batch_size: None there, 7 asked for"),
+        (("--threads", "3"), "threads: 1 there, 3 asked for"),
     ],
 )
 def test_other_options_are_refused(texts, run, tmp_path, options, difference):
@@ -129,7 +129,7 @@ def test_other_options_are_refused(texts, run, tmp_path, options, difference):
     first = shards(tmp_path / "out")
     status, printed = run(texts, *options)
     assert status == 1
-    assert f".parquet: was made in another way: {difference}. " in printed
+    assert f".parquet: made with other options or input:\n  {difference}\n" in printed
     assert shards(tmp_path / "out") == first
 
 
@@ -138,7 +138,7 @@ def test_other_weights_are_refused(texts, run, tmp_path):
     other = naive.write_model(tmp_path, OPTIONS, naive.make_tensors(OPTIONS, seed=6))
     status, printed = run(texts, weights=other)
     assert status == 1
-    assert "was made in another way: weights " in printed
+    assert "made with other options or input:\n  weights: " in printed
 
 
 def test_a_file_that_changed_is_refused_until_its_shard_is_deleted(texts, run, tmp_path):
@@ -147,7 +147,7 @@ def test_a_file_that_changed_is_refused_until_its_shard_is_deleted(texts, run, t
     changed.write_text("more\n", encoding="utf-8")
     status, printed = run(texts)
     assert status == 1
-    assert f"{shard}: was made in another way: sha256 of the input " in printed
+    assert f"{shard}: made with other options or input:\n  sha256 of the input: " in printed
     shard.unlink()
     assert run(texts)[0] == 0
     assert parquet.read_table(shard)["tokens"].to_pylist() == [["more"]]
