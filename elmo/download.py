@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -128,6 +128,16 @@ def obtain(name: str, thorough: bool = False) -> Path:
                 if downloaded and sum(other.archive == file for other in VECTORS.values()) == 1:
                     path.unlink()  # it contains nothing else; an archive that the user put there stays
     return target
+
+
+def path_or_published(given: str, names: Collection[str], what: str) -> Path:
+    """The path of `what`, given by a path or by one of these published names, which is downloaded on first use."""
+    path = expanded(given, "weights")
+    if not path.exists() and given not in names:
+        raise InputError(
+            f"weights of {what}: expected a path, or one of {', '.join(names)}, which are downloaded, found {given!r}"
+        )
+    return path if path.exists() else obtain(given)
 
 
 def is_here(name: str) -> bool:

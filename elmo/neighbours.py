@@ -143,12 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--layers", default="last", help="last, average or a number from 0 (default: last)")
     parser.add_argument("--line", metavar="N", type=int, help="show only the uses in this line, counted from 1")
-    parser.add_argument(
-        "--vectors",
-        metavar="V",
-        default=GLOVE,
-        help=f"glove, none, a file or a name: {', '.join([*VECTOR_NAMES, *VECTORS])} (default: glove)",
-    )
+    kinds = f"glove, none, a file or a name: {', '.join([*VECTOR_NAMES, *VECTORS])} (default: glove)"
+    parser.add_argument("--vectors", metavar="V", default=GLOVE, help=kinds)
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")

@@ -56,7 +56,8 @@ class CharacterEncoder(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(options.char_dim, n, width) for width, n in options.filters)
         self.highways = nn.ModuleList(Highway(options.n_filters) for _ in range(options.n_highway))
         projection = nn.Linear(options.n_filters, options.projection_dim)
-        self.projection = projection if options.has_projection else nn.Identity()
+        # bilm-tf has none if the widths are equal.
+        self.projection = projection if options.n_filters != options.projection_dim else nn.Identity()
         self._panels: Prepared[fast.EncoderPanels] = Prepared()
 
     def forward(self, ids: Tensor) -> Tensor:

@@ -93,11 +93,6 @@ class BilmOptions:
         """Width of what an output layer reads, in either direction."""
         return self.projection_dim
 
-    @property
-    def has_projection(self) -> bool:
-        """Whether the encoder ends in a projection: bilm-tf omits it if the widths are equal."""
-        return self.n_filters != self.projection_dim
-
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "options") -> BilmOptions:
         """The options in a parsed options.json of bilm-tf or AllenNLP; missing clip values mean no clipping.

@@ -42,10 +42,6 @@ LEVELS = 127  # of int8, on either side of zero
 _OF_THE_NETWORK = ("CNN", "RNN_", "word_", "encoder.", "blocks.")
 
 
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
-
-
 @dataclass(frozen=True)
 class Entry:
     """One tensor: its name and shape in the file, its name in the module, and the conversions between both."""
@@ -53,7 +49,7 @@ class Entry:
     file_name: str
     shape: tuple[int, ...]
     module_name: str
-    to_module: Callable[[Tensor], Tensor] = _same
+    to_module: Callable[[Tensor], Tensor] = lambda tensor: tensor
     to_file: Callable[[Tensor], Tensor] | None = None  # None: `to_module` is its own inverse
     scale_shape: tuple[int, ...] | None = None  # of its steps if it is int8, broadcasts to `shape`; None: never int8
 

@@ -69,15 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pool", choices=("none", "mean"), help="mean: one vector per line; default: %(default)s")
     parser.add_argument("--layers", choices=("all", "last", "average"), help="default: %(default)s")
     parser.add_argument("--state", choices=("zero", "carried"), help="default: %(default)s")
-    parser.add_argument(
-        "--batch-size",
-        metavar="N",
-        type=int,
-        help=f"sentences in a batch (default: {BATCH_SIZE}; {BATCH_SIZE_ON_A_GPU} on a GPU with --state zero)",
-    )
+    sizes = f"sentences in a batch (default: {BATCH_SIZE}; {BATCH_SIZE_ON_A_GPU} on a GPU with --state zero)"
+    parser.add_argument("--batch-size", metavar="N", type=int, help=sizes)
     parser.add_argument("--precision", choices=("float32", "float16"), help="of OUT; default: %(default)s")
     parser.add_argument(
-        "--device", choices=CHOICES, default="auto", help="default: a GPU, if any; with Ray, set --gpus"
+        "--device", choices=CHOICES, default="auto", help="default: a GPU if there is one; with Ray --gpus"
     )
     many = parser.add_argument_group("many files")
     many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")

@@ -91,14 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--softmax", metavar="DIR", help="the output layer of W (default: W-softmax next to W)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
-    parser.add_argument(
-        "--unseen-in",
-        metavar="CORPUS",
-        nargs="+",
-        default=[],
-        help=f"the training text of the biLM: leave out documents of TEXT (a blank line ends one) if at least "
-        f"{SEEN:.0%} of their lines share {WINDOW} characters in a row with these files and folders".replace("%", "%%"),
+    unseen = (
+        "the training text of the biLM: leave out documents of TEXT (a blank line ends one) if at least half of their "
+        f"lines share {WINDOW} characters in a row with these files and folders"
     )
+    parser.add_argument("--unseen-in", metavar="CORPUS", nargs="+", default=[], help=unseen)
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))

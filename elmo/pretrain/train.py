@@ -53,21 +53,15 @@ def precision(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
-def optimiser_of(model: LanguageModel, training: Training) -> torch.optim.Optimizer:
-    """Adam over all parameters."""
-    fused = model.core.device.type == "cuda"
-    return torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=(0.9, training.beta2), fused=fused)
-
-
 def train(
-    model: LanguageModel, text: Text, heldout: Text, settings: Settings, folder: RunFolder, console: Console
+    model: LanguageModel, text: Text, heldout: Text | None, settings: Settings, folder: RunFolder, console: Console
 ) -> Position:
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
 
     Args:
         model: on its device; the folder's checkpoint, if any, replaces its weights.
         text: to train on.
-        heldout: for the objective's measure during training; no sentence measures nothing.
+        heldout: for the objective's measure during training; None or no sentence measures nothing.
         settings: of the run.
         folder: of the run.
         console: for progress.
@@ -75,12 +69,13 @@ def train(
     training, budget, seed = settings.training, settings.budget, settings.seed
     objective, device = OBJECTIVES[settings.objective], model.core.device
     dtype = precision(training.precision, device)
-    optimiser = optimiser_of(model, training)
+    betas, fused = (0.9, training.beta2), device.type == "cuda"
+    optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=betas, fused=fused)
     position = folder.load(model, optimiser)
     folder.keep_curve_until(position.step)
     batches = objective.batches(text, training.batch_tokens, seed, settings.masked.chosen)
     loss_of = TrainingLoss(model, text.spelling, training.negatives, training.dropout, dtype)
-    sample = _first(heldout, training.evaluate_sentences) if len(heldout.sentences) else None
+    sample = _first(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
     losses: list[torch.Tensor] = []  # on the device, since the last row of the curve
     began, logged = time.monotonic() - position.seconds, replace(position)
 

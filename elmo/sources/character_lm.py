@@ -22,9 +22,8 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common.device import upload
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
-from elmo.download import obtain
+from elmo.download import path_or_published
 from elmo.published import CHARACTER_LMS
 from elmo.sources.torch_files import InertObject, read_torch_file
 
@@ -193,14 +192,7 @@ def read_pair(weights: str) -> tuple[SavedLm, SavedLm]:
     Raises:
         InputError: there is no such folder, or its files are not those of two character LMs.
     """
-    folder = expanded(weights, "weights")
-    if not folder.is_dir():
-        if weights not in CHARACTER_LMS:
-            raise InputError(
-                f"weights of flair: expected a folder with a forward and a backward character LM, or one of "
-                f"{', '.join(CHARACTER_LMS)}, which are downloaded, found {weights!r}"
-            )
-        folder = obtain(weights)
+    folder = path_or_published(weights, CHARACTER_LMS, "flair")
     files = sorted(folder.glob("*.pt"))
     lms = sorted(map(_read, files), key=lambda lm: not lm.is_forward)
     if [lm.is_forward for lm in lms] != [True, False]:

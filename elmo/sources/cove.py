@@ -11,9 +11,8 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import expanded
 from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
-from elmo.download import obtain
+from elmo.download import path_or_published
 from elmo.published import TRANSLATION_ENCODERS
 from elmo.sources.static import Static
 from elmo.sources.torch_files import read_torch_file
@@ -34,14 +33,9 @@ class Cove(nn.Module):
         super().__init__()
         self._static = Static(vectors, lowercase=False)
         (dim,) = self._static.widths
-        path = expanded(weights, "weights")
-        if not path.is_file():
-            if weights not in TRANSLATION_ENCODERS:
-                names = ", ".join(TRANSLATION_ENCODERS)
-                raise InputError(
-                    f"weights of CoVe: expected a file, or {names}, which is downloaded, found {weights!r}"
-                )
-            path = obtain(weights) / TRANSLATION_ENCODERS[weights][0].name
+        path = path_or_published(weights, TRANSLATION_ENCODERS, "CoVe")
+        if path.is_dir():
+            path /= TRANSLATION_ENCODERS["cove/wmt-lstm"][0].name
         content = read_torch_file(path)
         remedy = (
             f"Expected was a bidirectional LSTM of {N_LAYERS} layers over vectors of {dim} numbers: get the file "

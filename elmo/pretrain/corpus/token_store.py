@@ -60,7 +60,6 @@ FORMAT: Final = "elmo token store"
 VERSION: Final = 1
 SPECIALS: Final = ("</S>", "<S>", "<UNK>")
 END, START, UNKNOWN = range(3)
-HELDOUT_UNITS: Final = ("document", "paragraph")
 _REMEDY: Final = "delete the folder and build the store again, with the same command of elmo.pretrain."
 
 DTYPES: Final = {
@@ -108,7 +107,7 @@ class TextSettings:
     vocabulary: AtLeastOne = 100_000
     min_count: AtLeastOne = 1
     heldout_fraction: Dropout = 0.005
-    heldout_unit: Annotated[str, partial(one_of, HELDOUT_UNITS)] = "document"
+    heldout_unit: Annotated[str, partial(one_of, ("document", "paragraph"))] = "document"
     heldout_seed: AtLeastZero | None = None
     seed: AtLeastZero = 1
     max_tokens: Annotated[int, partial(at_least, 2)] = 200

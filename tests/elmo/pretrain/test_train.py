@@ -15,7 +15,6 @@ from elmo import load_bilm
 from elmo.bilm.weight_files import save_bilm
 from elmo.common.errors import InputError
 from elmo.pretrain import run
-from elmo.pretrain import train as train_module
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.language_model import LanguageModel
@@ -190,7 +189,7 @@ def test_infinite_weights_are_not_saved(finished, tmp_path, monkeypatch):
             for item in self.param_groups[0]["params"]:
                 torch.nn.init.constant_(item, math.inf)
 
-    monkeypatch.setattr(train_module, "optimiser_of", lambda model, _: Spoiler(model.parameters()))
+    monkeypatch.setattr(torch.optim, "Adam", lambda parameters, **_: Spoiler(parameters))
     store = TokenStore.open(finished / "store")
     train_text, _ = texts_of_store(store, 50)
     model = LanguageModel.random(Model(**TINY).options("char", []), store.vocabulary_size, 1)

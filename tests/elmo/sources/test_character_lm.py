@@ -166,7 +166,7 @@ def test_tensors_that_are_no_character_lm(folder, tensor, value, said):
 
 
 def test_errors_name_the_file_and_what_is_wrong(folder, flair_classes):
-    with pytest.raises(InputError, match=r"weights of flair: expected a folder .* flair/news, flair/news-fast"):
+    with pytest.raises(InputError, match=r"weights of flair: expected a path, .* flair/news, flair/news-fast"):
         Flair("flair/new")
     (folder / "backward.pt").unlink()
     with pytest.raises(InputError, match=r"expected one forward and one backward .* found forward\.pt"):

@@ -57,7 +57,9 @@ def test_other_weights_or_vectors_are_another_source(files, tmp_path):
 
 
 def test_errors(files, tmp_path):
-    with pytest.raises(InputError, match=r"weights of CoVe: expected a file, or cove/wmt-lstm, .*found 'cove/wmt'"):
+    with pytest.raises(
+        InputError, match=r"weights of CoVe: expected a path, or one of cove/wmt-lstm, .*found 'cove/wmt'"
+    ):
         Cove("cove/wmt", files[1])
     torch.save({"weight_hh_l0": torch.zeros(4)}, tmp_path / "other.pth")
     with pytest.raises(InputError, match=r"other\.pth: expected an LSTM's tensors, such as the matrix weight_hh_l0"):
