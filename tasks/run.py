@@ -22,6 +22,7 @@ from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept, shortened
 from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
+from results.experiments import experiment_names
 from results.records.record import RecordConflict, RecordUnreadable
 from tasks.metrics import ScorersDisagree
 from tasks.running.config import run_config
@@ -130,7 +131,7 @@ def _explain_failure(error: Exception) -> str | None:
 def main() -> None:
     """Runs the command; the exit status is 1 if a run failed, now or before."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        experiments = textwrap.indent(textwrap.fill(", ".join(group_options("experiment")), 78), 41 * " ")
+        experiments = textwrap.indent(textwrap.fill(", ".join(experiment_names()), 78), 41 * " ")
         with ending_with_reader():
             print_lines([HELP.format(tasks="|".join(group_options("task")), experiments=experiments)])
         return

@@ -35,7 +35,7 @@ from elmo.common import checks, config_errors
 from elmo.common.checks import AtLeastOne, AtLeastZero, Share
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
-from results.experiments import SUFFIX
+from results.experiments import SUFFIX, experiment_names
 from tasks.data.datasets import DataConfig
 from tasks.features.token_features import FeaturesConfig, StoreConfig
 from tasks.training.trainer import TrainerConfig
@@ -141,6 +141,10 @@ class SearchPath(SearchPathPlugin):
 
 
 ConfigStore.instance().store(name="schema", node=RunSchema)
+of_conf = files(CONF) / "experiment"  # those that need a launcher or a device
+for experiment in (name for name in experiment_names() if not (of_conf / f"{name}.yaml").is_file()):
+    swept = {"hydra": {"sweeper": {"experiment": experiment}}}
+    ConfigStore.instance().store(group="experiment", name=experiment, node=swept, package="_global_")
 for plugin in (TypedFiles, SearchPath):
     Plugins.instance().register(plugin)
 # ${home:PATH} expands a leading ~ in the paths that Hydra itself uses.

@@ -77,8 +77,10 @@ def own(tmp_path):
 
 
 class TestShipped:
-    def test_each_has_a_table_and_a_config(self):
-        assert experiment_names() == group_options("experiment")
+    def test_one_is_chosen_by_the_name_of_its_table(self):
+        assert set(group_options("experiment")) < set(experiment_names()), "a table for each config"
+        _, runs = composed("experiment=table6")
+        assert len(runs) == len({cell.identity.title for cell in load_experiment("table6").cells})
 
     def test_mini_is_six_tasks_in_three_arms_with_three_seeds(self):
         config, runs = composed("experiment=mini")
