@@ -1,6 +1,17 @@
-"""`python -m results.audit`: compares records with the files next to them, and with each other.
+"""Compares records with the files next to them, and with each other: `python -m results.audit`.
 
-Configs are compared because the fingerprint does not cover them, but tables read the values of defaults from them.
+Computes the test scores of the records again from the scores of single examples, examples.json.gz, those on further
+test sets from examples-DATA.json.gz, and dev scores from the learning curve, and the scores of examples with labels or
+entities from their predictions. Finds seeds that are copies of one another, seeds of one name with different settings,
+configs that contradict the run's name, unsafe names, and commits that this repository does not have. Prints a line for
+each finding: file, what was expected, what was found, what to do. The status is 1 if there is one.
+
+Examples:
+  python -m results.audit                      your own runs, in results/runs
+  python -m results.audit --runs DIR           those in other folders
+  python -m results.audit --published          the published records
+
+`python -m results.table --check` and `python -m results.publish` make the same comparisons.
 """
 
 import argparse
@@ -42,21 +53,6 @@ EXACT = 1e-6  # points; a score that is computed again from the same counts diff
 REMEDY = "was it edited by hand? Restore the folder from a copy, or delete it and run again"
 _NAME = re.compile(r"[\w+@-]([\w .+@-]*[\w+@-])?")  # of data, tasks and features: neither path nor markup
 
-_DESCRIPTION = """\
-Computes the test scores of the records again from the scores of single examples, examples.json.gz, those on further
-test sets from examples-DATA.json.gz, and dev scores from the learning curve, and the scores of examples with labels or
-entities from their predictions. Finds seeds that are copies of one another, seeds of one name with different settings,
-configs that contradict the run's name, unsafe names, and commits that this repository does not have. Prints a line for
-each finding: file, what was expected, what was found, what to do. The status is 1 if there is one."""
-
-_EPILOG = """\
-examples:
-  python -m results.audit                      your own runs, in results/runs
-  python -m results.audit --runs DIR           those in other folders
-  python -m results.audit --published          the published records
-
-`python -m results.table --check` and `python -m results.publish` make the same comparisons."""
-
 
 @dataclass(frozen=True)
 class AuditFinding:
@@ -68,7 +64,7 @@ class AuditFinding:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints what is wrong; returns the exit status: 1 if anything is, or if there are no records."""
-    parser = command_parser("results.audit", _DESCRIPTION, _EPILOG)
+    parser = command_parser("results.audit", __doc__ or "")
     about = f"folders with runs; default: {DEFAULT_RUNS}"
     parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
     parser.add_argument("--published", action="store_true", help="the records that come with the suite")
@@ -159,7 +155,10 @@ def _of_record(record: RunRecord, commits: Set[str] | None) -> Iterator[str]:
 
 
 def _unlike_config(record: RunRecord) -> Iterator[str]:
-    """Where the config contradicts the run's name, or its own hash; keys that it lacks do not count."""
+    """Where the config contradicts the run's name, or its own hash; keys that it lacks do not count.
+
+    The fingerprint does not cover configs, but tables read the values of defaults from them.
+    """
     name = record.identity
     names = {"data.name": name.data, "features.name": name.features, "seed": name.seed, FOLD: name.fold}
     for key, value in {**names, **name.variant}.items():

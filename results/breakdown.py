@@ -1,6 +1,14 @@
-"""`python -m results.breakdown`: the gain on each kind of test examples, one table for each task and data set.
+"""The gain on each kind of test examples, one table for each task and data set: `python -m results.breakdown`.
 
-Both compared arms are scored on the examples of each kind alone, as if the test set had no others.
+Shows where a gain comes from: the scores of the two compared arms on each kind of test examples, such as short and long
+ones, with the gain and its 95 % interval. Both arms are scored on the examples of each kind alone, as if the test set
+had no others. Each task defines its kinds; runs write their labels to RUNS_DIR/test_sets. For runs without labels, see
+`python -m tasks.groups --help`.
+
+Examples:
+  python -m results.breakdown                          your own runs, in results/runs
+  python -m results.breakdown --published --data paper
+  python -m results.breakdown --published --compare ARM ARM --format md
 """
 
 import argparse
@@ -28,16 +36,6 @@ MANY = (
     f"kinds with fewer than {FEWEST} test examples are left out",
 )
 _NO_SCORES = "the runs have no score for each test example (examples.json.gz), so kinds of examples cannot be compared"
-_DESCRIPTION = """\
-Shows where a gain comes from: the scores of the two compared arms on each kind of test examples, such as short and long
-ones, with the gain and its 95 % interval. Each task defines its kinds; runs write their labels to
-RUNS_DIR/test_sets. For runs without labels, see `python -m tasks.groups --help`."""
-
-_EPILOG = """\
-examples:
-  python -m results.breakdown                          your own runs, in results/runs
-  python -m results.breakdown --published --data paper
-  python -m results.breakdown --published --compare ARM ARM --format md"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Kind:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the tables; returns the exit status: 1 if there is nothing to show."""
-    parser = command_parser("results.breakdown", _DESCRIPTION, _EPILOG)
+    parser = command_parser("results.breakdown", __doc__ or "")
     add_choices(parser)
     parser.add_argument("--format", choices=LAYOUTS, default="text", help="default: text")
     options = parser.parse_args(argv)

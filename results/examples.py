@@ -1,6 +1,14 @@
-"""`python -m results.examples A B`: test examples that run B fixes and breaks, next to gold and run A.
+"""Test examples that run B fixes and breaks, next to gold and run A: `python -m results.examples A B`.
 
-Outputs are JSON of any task, so what is shown follows from their shape: labels, tags of words, spans, chains of spans.
+Shows test examples of two runs on the same test files: gold, what run A predicts, and what run B predicts. An example
+is right if its score is 100. A and B are the folders of the runs. Both must have kept their predictions, as every run
+does now: predictions.jsonl.gz next to the record. Outputs are JSON of any task, so what is shown follows from their
+shape: labels, tags of words, spans, chains of spans.
+
+examples, for two runs R1=results/runs/mini/TASK/FEATURES/seed-1 and R2 with other features:
+  python -m results.examples R1 R2                                 how many B fixes and breaks, and 20 of them
+  python -m results.examples R1 R2 --show broken --limit 0         all that B breaks
+  python -m results.examples R1 R2 --show both-wrong
 """
 
 import json
@@ -9,10 +17,9 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
@@ -24,33 +31,19 @@ from results.records.metric import Metric
 from results.records.printing import printable_lines
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
-BOTH_RIGHT, BOTH_WRONG = "both right", "both wrong"
 OUTCOMES = {  # (is the first run right, is the second), in the order of display
     (False, True): "fixed",
     (True, False): "broken",
-    (False, False): BOTH_WRONG,
-    (True, True): BOTH_RIGHT,
+    (False, False): "both wrong",
+    (True, True): "both right",
 }
-ALL = "all"
-SHOWN = {outcome.replace(" ", "-"): outcome for outcome in OUTCOMES.values() if outcome != BOTH_RIGHT}
-SIGNS = {"": "", "wrong": "+", "missing": "-"}
+SHOWN = {"fixed": "fixed", "broken": "broken", "both-wrong": "both wrong"}
 DEFAULT_LIMIT = 20
 WORDS = "tokens"  # the field with the words of an example, which spans count
 
 Fields = Mapping[str, object]
-Mark = Literal["", "wrong", "missing"]
+Piece = tuple[str, str]  # of an output, such as a span: "+" if it is wrong, "-" if it is missing, or ""; its text
 Spans = Mapping[tuple[str, int, int], Mapping[str, Any]]  # by label, start and end
-
-_DESCRIPTION = """\
-Shows test examples of two runs on the same test files: gold, what run A predicts, and what run B predicts. An example
-is right if its score is 100. A and B are the folders of the runs. Both must have kept their predictions, as every run
-does now: predictions.jsonl.gz next to the record."""
-
-_EPILOG = """\
-examples, for two runs R1=results/runs/mini/TASK/FEATURES/seed-1 and R2 with other features:
-  python -m results.examples R1 R2                                 how many B fixes and breaks, and 20 of them
-  python -m results.examples R1 R2 --show broken --limit 0         all that B breaks
-  python -m results.examples R1 R2 --show both-wrong"""
 
 
 @dataclass(frozen=True)
@@ -58,18 +51,12 @@ class ComparedExample:
     """A test example and what both runs predict for it.
 
     Attributes:
-        id: Its name.
-        example: Its words or texts.
-        gold: The correct output.
-        predicted: The output of each run.
+        predictions: The prediction of each run.
         right: Whether each run is right.
         scores: The score of each run on this example alone, in percent.
     """
 
-    id: str
-    example: Fields
-    gold: Fields
-    predicted: tuple[Fields, Fields]
+    predictions: tuple[Prediction, Prediction]
     right: tuple[bool, bool]
     scores: tuple[float, float]
 
@@ -95,28 +82,20 @@ class Comparison:
     runs: tuple[str, str]
     examples: Sequence[ComparedExample]
 
-    @cached_property
+    @property
     def counts(self) -> dict[str, int]:
         """The number of examples of each outcome."""
         counts = Counter(example.outcome for example in self.examples)
         return {outcome: counts[outcome] for outcome in OUTCOMES.values()}
 
 
-@dataclass(frozen=True)
-class OutputPiece:
-    """A piece of an output: a label, a span or a mention; "missing" if gold has it and the output has not."""
-
-    text: str
-    mark: Mark = ""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("results.examples", _DESCRIPTION, _EPILOG)
+    parser = command_parser("results.examples", __doc__ or "")
     parser.add_argument("first", metavar="A", type=Path, help="folder of a run, with record.json")
     parser.add_argument("second", metavar="B", type=Path, help="folder of the run to compare with it")
     about = "which examples; default: all, fixed ones first"
-    parser.add_argument("--show", choices=(*SHOWN, ALL), default=ALL, help=about)
+    parser.add_argument("--show", choices=(*SHOWN, "all"), default="all", help=about)
     about = f"at most N examples; 0: no limit; default: {DEFAULT_LIMIT}"
     parser.add_argument("--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=about)
     options = parser.parse_args(argv)
@@ -125,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.limit < 0:
             raise InputError(f"--limit: expected 0 or more, found {options.limit}")
         comparison = compare_runs(read_run(options.first), read_run(options.second))
-        wanted = [one for one in comparison.examples if options.show == ALL or one.outcome == SHOWN[options.show]]
+        wanted = [one for one in comparison.examples if one.outcome == SHOWN.get(options.show, one.outcome)]
         chosen = wanted[: options.limit or None]
         print_lines([printable_lines(_as_text(comparison, chosen, len(wanted) - len(chosen)))])
 
@@ -167,8 +146,8 @@ def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
             "settings or seed alone"
         )
     examples = [
-        ComparedExample(own.id, own.example, own.gold, (own.predicted, new.predicted), (right, now), (score, new_score))
-        for own, new, (right, score), (now, new_score) in zip(before, after, judged, rejudged, strict=True)
+        ComparedExample((first_one, second_one), (right, now), (score, new_score))
+        for first_one, second_one, (right, score), (now, new_score) in zip(before, after, judged, rejudged, strict=True)
     ]
     order = list(OUTCOMES.values())
     examples.sort(key=lambda one: (order.index(one.outcome), -abs(one.scores[1] - one.scores[0])))
@@ -227,11 +206,12 @@ def _as_text(comparison: Comparison, chosen: Sequence[ComparedExample], left_out
 
 def _example_lines(one: ComparedExample, metric: str, width: int) -> Iterator[str]:
     before, after = one.scores
-    yield f"{one.outcome}  {one.id}  {metric} {before:.1f} -> {after:.1f}"
-    rows = example_texts(one.example)
-    for name, output, right in zip(("gold", "A", "B"), (one.gold, *one.predicted), (True, *one.right), strict=True):
-        lines = output_lines(one.example, output, one.gold, right)
-        texts = [" | ".join(SIGNS[piece.mark] + piece.text for piece in line) for line in lines]
+    first, second = one.predictions
+    yield f"{one.outcome}  {first.id}  {metric} {before:.1f} -> {after:.1f}"
+    rows, outputs = example_texts(first.example), (first.gold, first.predicted, second.predicted)
+    for name, output, right in zip(("gold", "A", "B"), outputs, (True, *one.right), strict=True):
+        lines = output_lines(first.example, output, first.gold, right)
+        texts = [" | ".join(sign + text for sign, text in line) for line in lines]
         rows += zip([name, *[""] * (len(texts) - 1)], texts, strict=True)
     room = max(len(name) for name, _ in rows)
     for name, text in rows:
@@ -251,7 +231,7 @@ def example_texts(example: Fields) -> list[tuple[str, str]]:
     return texts
 
 
-def output_lines(example: Fields, output: Fields, gold: Fields, right: bool) -> list[list[OutputPiece]]:
+def output_lines(example: Fields, output: Fields, gold: Fields, right: bool) -> list[list[Piece]]:
     """The pieces of an output, in lines: one for each chain, otherwise one for each field.
 
     Args:
@@ -260,17 +240,17 @@ def output_lines(example: Fields, output: Fields, gold: Fields, right: bool) -> 
         gold: What it is compared with.
         right: Whether the output scores as right; it then has no marks, though it may differ from gold.
     """
-    lines: list[list[OutputPiece]] = []
+    lines: list[list[Piece]] = []
     for name, value in output.items():
         lines += _field_lines(value, gold.get(name), _words(example), len(output) == 1)
     if right:
-        lines = [[replace(piece, mark="") for piece in line if piece.mark != "missing"] for line in lines]
-    elif not any(piece.mark for line in lines for piece in line):  # gold has another form, such as several answers
-        lines = [[replace(piece, mark="wrong") for piece in line] for line in lines]
-    return [line for line in lines if line] or [[OutputPiece("(none)", "" if right else "wrong")]]
+        lines = [[("", text) for sign, text in line if sign != "-"] for line in lines]
+    elif not any(sign for line in lines for sign, _ in line):  # gold has another form, such as several answers
+        lines = [[("+", text) for _, text in line] for line in lines]
+    return [line for line in lines if line] or [[("+" * (not right), "(none)")]]
 
 
-def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool) -> list[list[OutputPiece]]:
+def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool) -> list[list[Piece]]:
     if isinstance(value, list):
         other = gold if isinstance(gold, list) else []
         items = [*value, *other]
@@ -279,18 +259,18 @@ def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool)
         if all(isinstance(item, list) and all(map(_is_span, item)) for item in items):
             return _chain_lines([_by_key(chain) for chain in value if chain], [_by_key(own) for own in other if own])
         if all(isinstance(item, str) for item in items) and len(value) != len(words):
-            return [[OutputPiece(text) for text in value]]  # any of them is right
+            return [[("", text) for text in value]]  # any of them is right
         if all(isinstance(item, str) for item in items):  # tags of words, unless another field says the same by spans
             right = other if len(other) == len(value) else value
             tags = zip(words, value, right, strict=True)
-            return [[OutputPiece(f"{word}/{tag}", "" if tag == own else "wrong") for word, tag, own in tags]] * alone
+            return [[("+" * (tag != own), f"{word}/{tag}") for word, tag, own in tags]] * alone
         if all(isinstance(item, int | float) for item in items):
             return []  # a place in a text that another field has
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return [[OutputPiece(text, "wrong" if gold is not None and gold != value else "")]]
+    return [[("+" * (gold is not None and gold != value), text)]]
 
 
-def _chain_lines(chains: Sequence[Spans], gold: Sequence[Spans]) -> list[list[OutputPiece]]:
+def _chain_lines(chains: Sequence[Spans], gold: Sequence[Spans]) -> list[list[Piece]]:
     """A line for each chain, paired with the gold chain that shares most mentions with it; gold chains without one."""
     shared = [(len(own.keys() & other.keys()), i, j) for i, own in enumerate(chains) for j, other in enumerate(gold)]
     partner: dict[int, int] = {}
@@ -308,12 +288,12 @@ def _by_key(spans: Sequence[Any]) -> Spans:
     return {(str(span.get("label", "")), span["start"], span["end"]): span for span in spans}
 
 
-def _pieces(predicted: Spans, gold: Spans) -> list[OutputPiece]:
+def _pieces(predicted: Spans, gold: Spans) -> list[Piece]:
     """The spans in the order of the text, with those of gold that are missing."""
     pieces = []
     for key, span in sorted({**gold, **predicted}.items(), key=lambda item: item[0][1:]):
-        mark: Mark = "missing" if key not in predicted else "" if key in gold else "wrong"
-        pieces.append(OutputPiece(f"{span.get('label', '')} {span['text']}".strip(), mark))
+        sign = "-" if key not in predicted else "" if key in gold else "+"
+        pieces.append((sign, f"{span.get('label', '')} {span['text']}".strip()))
     return pieces
 
 

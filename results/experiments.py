@@ -42,6 +42,9 @@ from results.records.identity import FOLD, Identity, looked_up, record_path, sam
 from results.records.typed_json import PAPER, decode
 
 SUFFIX = ".toml"
+TABLE1 = "table1"  # its two arms are the main ones of a user's own runs
+# Its two arms are the main ones of published runs. Once runs of TABLE1 are published, this is TABLE1.
+HEADLINE = "table1_old"
 NAMED = ("task", "data", "features")  # what every cell names
 # Settings that cannot change a score, so that records do not have them.
 NOT_RECORDED = (
@@ -252,6 +255,12 @@ class Experiment:
     def notes(self) -> list[str]:
         """The lines below the table: the note, and what its commands need first."""
         return [*filter(None, [self.note]), *(f"needed first: {need}" for need in self.needs)]
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """The two arms whose difference is the gain; empty names if it compares none."""
+        first, second = self.compare or ("", "")
+        return first, second
 
     @property
     def sweep_name(self) -> str:

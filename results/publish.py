@@ -1,8 +1,25 @@
-"""`python -m results.publish`: copies finished runs to results/published and updates the tables made from them.
+"""Copies finished runs to results/published and updates the tables made from them: `python -m results.publish`.
 
-Only records, scores of examples, confidences and kinds of test examples are copied: numbers and names, no third-party
-text and no paths of one machine. Test predictions contain text, so they are copied only where all data files come with
-the suite, and of seed 1 alone, since nothing shows the others.
+Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
+run's name, with the scores on further test sets, the confidences that it kept, and the kinds of their test examples to
+results/published/test_sets. Test predictions contain text: they are copied only of runs with seed 1 whose data come
+with the suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures,
+and parts of README. Nothing else is copied.
+
+It refuses failed runs, runs on limited data, runs of code that was not committed, tasks that do not come with the
+suite, files that contain text or machine paths, runs in which python -m results.audit finds something, such as scores
+that their own files contradict, two runs that contradict each other, and runs whose settings differ from the published
+run of the same name; a run of a newer recipe of the task replaces one of an older recipe. All of this is checked before
+anything is copied. It publishes the other runs all the same, and the exit status is 1. If the audit finds something in
+the published records, nothing is copied or updated.
+
+Examples:
+  python -m results.publish --runs results/runs            all finished runs
+  python -m results.publish --runs sweep/paper/TASK        some of them
+  python -m results.publish                                only updates the tables and figures
+  python -m results.publish --check                        status 1 if one of them is out of date; writes nothing
+
+A record has a commit if the code ran from a checkout or from `git archive`; one without is refused.
 """
 
 import argparse
@@ -12,18 +29,13 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.analysis.names import load_names, recomputed
-from results.analysis.rows import MINI
 from results.audit import audit
-from results.experiments import load_experiment
-from results.figures.drawing import Figure, picture, published_files
-from results.figures.errors_removed import NAME as MAIN_FIGURE
-from results.publishing.tables_page import main_runs, readme_table, tables_page
-from results.records.collect import Collection, FoundRecord, collect
+from results.records.collect import FoundRecord, collect
 from results.records.environment import known_commits
 from results.records.example_scores import (
     ExamplesUnreadable,
@@ -46,44 +58,16 @@ from results.records.identity import (
 )
 from results.records.printing import write
 from results.records.record import RunRecord, write_record
-from results.tables.fill import Selection, fill_all
-from results.tables.page_texts import HEADLINE
-from results.tables.sheet import note_line, sheets_of
-from results.tables.writers import as_text
+from results.tables_page import PUBLISHED, generated, read_if_there
 
 ROOT = Path(__file__).parents[1]
-PUBLISHED = Path("results", "published")
-REPRESENTATIONS = "representations"  # an experiment; README shows its figure
-TABLES = Path("results", "tables.md")
-README = Path("README.md")
 LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')  # in JSON
-
-_DESCRIPTION = """\
-Copies record.json and examples.json.gz of finished runs to results/published, under the path that follows from the
-run's name, with the scores on further test sets, the confidences that it kept, and the kinds of their test examples to
-results/published/test_sets. Test predictions contain text: they are copied only of runs with seed 1 whose data come
-with the suite (data=mini). Then it updates what is made from the records there: results/tables.md, its SVG figures,
-and parts of README. Nothing else is copied. It refuses failed runs, runs on limited data, runs of code that was not
-committed, tasks that do not come with the suite, files that contain text or machine paths, runs in which python -m
-results.audit finds something, such as scores that their own files contradict, two runs that contradict each other, and
-runs whose settings differ from the published run of the same name; a run of a newer recipe of the task replaces one of
-an older recipe. All of this is checked before anything is copied. It publishes the other runs all the same, and the
-exit status is 1. If the audit finds something in the published records, nothing is copied or updated."""
-
-_EPILOG = """\
-examples:
-  python -m results.publish --runs results/runs            all finished runs
-  python -m results.publish --runs sweep/paper/TASK        some of them
-  python -m results.publish                                only updates the tables and figures
-  python -m results.publish --check                        status 1 if one of them is out of date; writes nothing
-
-A record has a commit if the code ran from a checkout or from `git archive`; one without is refused."""
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Publishes or checks; returns the exit status: 1 if a run was refused, a file is out of date or a record wrong."""
-    parser = command_parser("results.publish", _DESCRIPTION, _EPILOG)
+    parser = command_parser("results.publish", __doc__ or "")
     about = "folders with runs, such as results/runs; without the option, nothing is copied"
     parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
     parser.add_argument("--check", action="store_true", help="only report what is out of date")
@@ -111,7 +95,7 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
         write("".join(f"{line}\n" for line in lines), sys.stdout)
         collection = collect([root / PUBLISHED])
     files = generated(root, collection)
-    stale = [path for path, text in files.items() if _read(root / path) != text]
+    stale = [path for path, text in files.items() if read_if_there(root / path) != text]
     if options.check:
         for path in stale:
             write(f"{path}: out of date; update it with: python -m results.publish\n", sys.stdout)
@@ -258,56 +242,6 @@ def _copy_groups(item: FoundRecord, published: Path) -> list[str]:
             return [f"refused   kinds of test examples of {task}: expected names, found text: {text[:40]!r}"]
     merge_groups(published, known)
     return []
-
-
-def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
-    """All files made from the published records, by path below the root; None for a figure that is no longer shown.
-
-    Raises:
-        InputError: README has no place for a table.
-    """
-    summary = fill_all(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
-    demo = fill_all(collection, Selection(data=[MINI]))
-    shown = sheets_of(demo)
-    page = tables_page(collection, summary, root / PUBLISHED)
-    blocks = {
-        "figure": f"{_shown(page.figures, MAIN_FIGURE)}\n{summary.experiment.note}\n".strip() + "\n",
-        REPRESENTATIONS: _shown(page.figures, REPRESENTATIONS),
-        "table1": readme_table(summary),
-        "demo": f"```\n{as_text(shown, [('Notes', [note_line(demo, shown)])])}```\n",
-    }
-    old_figures: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
-    figures = {PUBLISHED / name: text for figure in page.figures for name, text in published_files(figure).items()}
-    return {
-        **old_figures,
-        **figures,
-        TABLES: page.text.replace(f"{root}/", ""),
-        README: with_blocks(_read(root / README) or "", blocks),
-    }
-
-
-def _shown(figures: Sequence[Figure], name: str) -> str:
-    """The HTML that shows the figure of this name; empty if there is none."""
-    return "".join(f"{picture(own, PUBLISHED.as_posix())}\n" for own in figures if own.name == name)
-
-
-def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
-    """Replaces what is between the marks `<!-- NAME -->` and `<!-- /NAME -->` by the block of that name.
-
-    Raises:
-        InputError: A mark is missing, or occurs more than once.
-    """
-    for name, block in blocks.items():
-        before, after = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
-        if text.count(before) != 1 or text.count(after) != 1 or text.index(before) > text.index(after):
-            raise InputError(f"{README}: expected one line {before.strip()} and below it one line {after.strip()}")
-        head, rest = text.split(before)
-        text = f"{head}{before}\n{block}\n{after}{rest.split(after)[1]}"  # Markdown needs the blank lines
-    return text
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,12 @@
-"""`python -m results.status`: done, running, failed and missing runs of sweeps, and the time left.
+"""Done, running, failed and missing runs of sweeps, and the time left: `python -m results.status`.
 
-All of it follows from the files in a folder: lists of runs, records, locks and checkpoints.
+Shows the state of sweeps from the files in their folder: nothing has to be running, and it works on any machine that
+shares the folder. A sweep of experiment=NAME is listed under that name, other sweeps under a name made from their
+command. Starting a sweep again replaces its list of runs. Runs that belong to no sweep are shown last.
+
+A run is done, failed, running (a live process holds its lock), or missing: not started, or stopped. The sweep's command
+continues with missing runs. retry=failed repeats failed ones. The time left is estimated from finished runs of the same
+data, task and features, with as many parallel runs as now.
 """
 
 import argparse
@@ -27,17 +33,6 @@ LONGEST_LIST = 12  # runs listed for each state
 LOOKS_EVERY = 2.0  # seconds between updates with --watch
 OTHERS = "runs of no sweep"
 CLEAR = "\x1b[2J\x1b[H"  # empties a terminal
-
-_DESCRIPTION = """\
-Shows the state of sweeps from the files in their folder: nothing has to be running, and it works on any machine that
-shares the folder. A sweep of experiment=NAME is listed under that name, other sweeps under a name made from their
-command. Starting a sweep again replaces its list of runs. Runs that belong to no sweep are shown last.
-"""
-_EPILOG = """\
-A run is done, failed, running (a live process holds its lock), or missing: not started, or stopped. The sweep's command
-continues with missing runs. retry=failed repeats failed ones. The time left is estimated from finished runs of the same
-data, task and features, with as many parallel runs as now.
-"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class SweepState:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the status; returns the exit status: 1 for an unknown experiment."""
-    parser = command_parser("results.status", _DESCRIPTION, _EPILOG)
+    parser = command_parser("results.status", __doc__ or "")
     about = f"folder with records, the runs_dir of tasks.run (default: {DEFAULT_RUNS})"
     parser.add_argument("--runs", metavar="DIR", type=Path, default=DEFAULT_RUNS, help=about)
     parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini, table1 or PATH.toml")

@@ -1,28 +1,11 @@
-"""`python -m results.table`: finished runs as a table next to the paper's numbers."""
+"""Finished runs as a table next to the paper's numbers: `python -m results.table`.
 
-import argparse
-import sys
-from collections.abc import Sequence
-
-from elmo.common.errors import command_parser, exit_status
-from results.analysis.rows import Table
-from results.audit import audit
-from results.experiments import load_experiment, only_cells, values_of
-from results.records.collect import Finding, FoundRecord, collect
-from results.records.printing import write
-from results.tables.fill import fill, fill_all
-from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
-from results.tables.sheet import note_line, sections_of, sheets_of
-from results.tables.writers import LAYOUTS, MACHINE_FORMATS
-
-_DESCRIPTION = """\
 Shows the scores of finished runs: per task and data set the baseline, the arm that is compared with it, the gain with
 its 95 % interval, and the paper's scores if the data are the paper's. Only runs that are equal except for the seed are
 averaged, and there is no gain between arms whose word vectors have one name and different content. Runs on the folds of
-a dataset count as one run for each seed, scored over all their examples."""
+a dataset count as one run for each seed, scored over all their examples.
 
-_EPILOG = """\
-examples:
+Examples:
   python -m results.table                                      your own runs, in results/runs
   python -m results.table --published                          the runs behind the README's tables
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
@@ -43,7 +26,23 @@ examples:
   - the two that are compared differ in more than their features;
   - two copies of one run have different scores, or python -m results.audit finds something in these runs, such as a
     score that is not what the run's own examples give, or a copied seed.
-The reasons are written to stderr. Without --check the status is 0 for any runs."""
+The reasons are written to stderr. Without --check the status is 0 for any runs.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from elmo.common.errors import command_parser, exit_status
+from results.analysis.rows import Table
+from results.audit import audit
+from results.experiments import load_experiment, only_cells, values_of
+from results.records.collect import Finding, FoundRecord, collect
+from results.records.printing import write
+from results.tables.fill import fill, fill_all
+from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
+from results.tables.sheet import note_line, sections_of, sheets_of
+from results.tables.writers import LAYOUTS, MACHINE_FORMATS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,7 +91,7 @@ def _print(table: Table, options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("results.table", _DESCRIPTION, _EPILOG)
+    parser = command_parser("results.table", __doc__ or "")
     add_choices(parser)
     parser.add_argument(
         "--experiment", metavar="NAME", help="the table of an experiment, such as table1, or of your own PATH.toml"

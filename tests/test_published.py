@@ -20,16 +20,15 @@ from results.analysis.names import load_names, old_recipe, recomputed, task_titl
 from results.analysis.rows import Group, Row
 from results.audit import main as audit
 from results.breakdown import break_down
-from results.experiments import load_experiment, only_cells
+from results.experiments import HEADLINE, load_experiment, only_cells
 from results.publish import main as publish
-from results.publishing.tables_page import main_runs, readme_table
 from results.records.collect import collect
 from results.records.example_scores import FOLDER, groups_above, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record, settings_of
 from results.table import main as table
 from results.tables.fill import Selection, fill_all
-from results.tables.page_texts import HEADLINE
+from results.tables_page import main_runs, readme_table
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps.runs import experiment_cells

@@ -143,12 +143,13 @@ class ArmScores:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two arms, the arm whose deviation between seeds a single run borrows, and whether clusters are folds."""
+    """Two arms, the arm whose deviation between seeds a single run borrows, and the clusters of test examples."""
 
     first: ArmScores
     second: ArmScores
     lender: ArmScores | None = None
-    folds: bool = False
+    unit: str = ""
+    clusters: int | None = None
 
     def variance(self, slopes: tuple[float, float]) -> Part:
         """The variance of the sum of both means, each times its slope."""
@@ -158,7 +159,7 @@ class _Pair:
         size = len(self.first.shares)
         shares = slopes[0] * self.first.shares + slopes[1] * self.second.shares
         whole = float((shares**2).sum()) / (size * (size - 1))
-        if self.folds:
+        if self.unit == FOLD:
             return combined([Part(whole, size - 1)])
         examples = max(whole - noise, 0.0)
         df = max((size - 1) * (examples / whole) ** 2, 1.0) if whole else 1.0
@@ -178,21 +179,15 @@ class _Pair:
         parts = [Part(weight * own.variance, own.df or len(own.scores) - 1) for own, weight in several]
         return parts, sum(weight * own.noise for own, weight in several)
 
-    @property
-    def over(self) -> Over:
-        """What varies."""
+    def interval(self, low: float, high: float, p: float) -> Interval:
+        """The interval with these ends, and what varies."""
+        seeds = min(len(self.first.scores), len(self.second.scores))
+        over: Over = "examples and seeds" if self._of_seeds((-1.0, 1.0))[0] else "examples"
         if self.first.shares is None or self.second.shares is None:
-            return "seeds"
-        if self.folds:
-            return "folds"
-        return "examples and seeds" if self._of_seeds((-1.0, 1.0))[0] else "examples"
-
-    @property
-    def seeds(self) -> int:
-        """The number of seeds, or folds, of the arm that has fewer."""
-        if self.folds and self.first.shares is not None:
-            return len(self.first.shares)
-        return min(len(self.first.scores), len(self.second.scores))
+            over = "seeds"
+        elif self.unit == FOLD:
+            over, seeds = "folds", len(self.first.shares)
+        return Interval(low, high, p, over, seeds, self.unit, self.clusters)
 
     @property
     def varies(self) -> bool:
@@ -222,12 +217,7 @@ def paired_intervals(
     if clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters):
         clusters, unit = None, ""  # such as sentences without documents
     arms = [measured(counts, recompute, clusters) for counts in (first, second)]
-    found = _intervals(_Pair(arms[0], arms[1], lender, unit == FOLD))
-    if found is None:
-        return None
-    size = None if clusters is None else len(set(clusters))
-    cut = found.cut and replace(found.cut, unit=unit, clusters=size)
-    return Intervals(replace(found.gain, unit=unit, clusters=size), cut)
+    return _intervals(_Pair(arms[0], arms[1], lender, unit, None if clusters is None else len(set(clusters))))
 
 
 def seed_intervals(
@@ -281,11 +271,10 @@ def _intervals(pair: _Pair) -> Intervals | None:
     if error < _ROUNDING:
         if abs(gain) >= _ROUNDING or not pair.varies:
             return None
-        equal = Interval(gain, gain, 1.0, pair.over, pair.seeds)
+        equal = pair.interval(gain, gain, 1.0)
         return Intervals(equal, equal if pair.first.mean < 100 else None)
     t = quantile(1 - LEVEL / 2, df)
-    p = two_sided_p(gain / error, df)
-    found = Interval(gain - t * error, gain + t * error, p, pair.over, pair.seeds)
+    found = pair.interval(gain - t * error, gain + t * error, two_sided_p(gain / error, df))
     return Intervals(found, _cut(pair, found, t**2))
 
 

@@ -41,7 +41,6 @@ from results.analysis.names import (
     old_recipe,
     relative_error_cut,
     settings_title,
-    sort_key,
     task_title,
     with_training_names,
 )
@@ -310,8 +309,9 @@ class Row:
     @property
     def error_cut(self) -> float | None:
         """The share of the first arm's errors that the second removes, in percent; None if the metric has none."""
-        pair = self.pair
-        return relative_error_cut(pair[0].mean, pair[1].mean) if pair and _has_errors(pair[0].metric) else None
+        if self.pair is None or not load_names().metrics.get(self.pair[0].metric, MetricName()).errors:
+            return None
+        return relative_error_cut(self.pair[0].mean, self.pair[1].mean)
 
     @property
     def cut_interval(self) -> Interval | None:
@@ -351,8 +351,7 @@ class Table:
     @property
     def compared(self) -> tuple[str, str]:
         """The two arms whose difference is the gain; empty names if the experiment compares none."""
-        first, second = self.experiment.compare or ("", "")
-        return first, second
+        return self.experiment.compared
 
     @cached_property
     def titles(self) -> dict[str, str]:
@@ -436,10 +435,6 @@ def _vectors(group: Group) -> dict[str, object]:
     return {key: known.get(str(found), found) for key, found in {**hashed, **read}.items()}
 
 
-def _has_errors(metric: str) -> bool:
-    return load_names().metrics.get(metric, MetricName()).errors
-
-
 def train_fraction(record: RunRecord) -> float:
     """The share of the training examples that the run used; 1 by default."""
     value = record.identity.variant.get("train_fraction", 1)
@@ -465,11 +460,6 @@ def comparable_parts(record: RunRecord) -> Parts:
     return {**parts, "settings": settings, "metric": record.metric}
 
 
-def column_order(features: str, compared: tuple[str, str]) -> tuple[object, ...]:
-    """Sort key: the two that are compared, then the others in the order of names.toml, then the rest by name."""
-    return (sort_key(features, compared)[0], *sort_key(features, load_names().arms))
-
-
 @dataclass(frozen=True)
 class Lender:
     """The group with the largest deviation of a task's arms with three or more seeds: single runs borrow it.
@@ -490,9 +480,10 @@ def lenders_of(groups: Iterable[Group]) -> list[Lender]:
     for group in groups:
         if not group.few_seeds and not group.single and not any(record.learned_nothing for record in group.records):
             known[_alike(group)].append(group)
-    widest = [max(own, key=lambda group: group.std or 0.0) for own in known.values()]
-    freedom = [sum(len(group.records) - 1 for group in own) for own in known.values()]
-    return list(map(Lender, widest, freedom))
+    return [
+        Lender(max(alike, key=lambda group: group.std or 0.0), sum(len(group.records) - 1 for group in alike))
+        for alike in known.values()
+    ]
 
 
 def _alike(group: Group) -> tuple[object, ...]:
@@ -542,9 +533,6 @@ def _scores(metric: Metric, sums: "np.ndarray") -> "np.ndarray":
     return scores
 
 
-UNITS = PAPER / "units.toml"
-
-
 @dataclass(frozen=True)
 class _TestFile:
     """A test file by the hash in the records, and the sizes of its units in the order of its examples."""
@@ -555,14 +543,9 @@ class _TestFile:
     sizes: Sequence[int]
 
 
-@dataclass(frozen=True)
-class _Units:
-    file: Sequence[_TestFile]
-
-
 @cache
 def _files() -> Mapping[str, _TestFile]:
-    return {file.sha256: file for file in read_toml(_Units, UNITS).file}
+    return {file.sha256: file for file in read_toml(dict[str, list[_TestFile]], PAPER / "units.toml")["file"]}
 
 
 def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> list[float] | None:
@@ -627,11 +610,6 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     else:
         kind = "open"
     return Verdict(kind, difference, difference - half, difference + half, margin)
-
-
-def verdicts(row: Row) -> list[Verdict | None]:
-    """The verdicts on the two arms of a row, if they are the ones that the paper compares."""
-    return [verdict(row.group(arm), row.paper) if row.compared == default_pair() else None for arm in row.compared]
 
 
 def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[Part]:

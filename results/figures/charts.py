@@ -1,30 +1,20 @@
-"""Charts of runs: learning curves, classes, confusions, kinds of examples, layers, training set sizes, and all arms."""
+"""Charts of runs: learning curves, classes, kinds of examples, layers, training set sizes, gains by perplexity."""
 
 import itertools
 import statistics
-import textwrap
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from results.analysis.interval import Interval, corrected_signs, seed_intervals
-from results.analysis.names import metric_title, relative_error_cut
-from results.analysis.panels import (
-    OF_WHOLE,
-    Efficiency,
-    class_metric,
-    class_runs,
-    class_scores,
-    curve,
-    layer_name,
-    mixes,
-    speeds,
-)
-from results.analysis.rows import WARNED, Group, Row, Table, as_stem
+from results.analysis.interval import Interval, seed_intervals
+from results.analysis.names import load_names, metric_title
+from results.analysis.rows import Group, Row, Table, as_label, as_stem, train_fraction
 from results.breakdown import FEWEST, Kind
 from results.figures.drawing import (
     AXES_HEIGHT,
     AXES_LEFT,
     BELOW,
+    LANE_HEIGHT,
     LEFT,
     RIGHT,
     Area,
@@ -40,7 +30,6 @@ from results.figures.drawing import (
     arms_of,
     both_axes,
     fitted,
-    legend,
     score_scale,
     shown_tick,
     spread,
@@ -49,16 +38,21 @@ from results.figures.drawing import (
     titled,
     vertical_ticks,
     with_minus,
-    with_notes,
 )
-from results.figures.errors_removed import AXIS
+from results.records.record import RunRecord
 from results.tables.fill import is_measured
-from results.tables.sheet import FEW_SEEDS_NOTE, MARK, shown_interval, shown_milliseconds, shown_parameters
 
-FEWEST_ARMS = 3  # arms with runs, the baseline included: fewer are no comparison
-TABLE_WIDTH = 860.0
-NAMES_WIDTH = 188.0  # pixels at the left, for names and costs
-LANE_HEIGHT = 36.0
+# The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
+# is the number drawn.
+COUNTS = ("used", "questions", "pairs", "examples", "sentences")
+OF_WHOLE = "share of the official training examples"
+LAYERS = ("characters", "LSTM 1", "LSTM 2")
+
+
+def curve(record: RunRecord) -> list[tuple[float, float]]:
+    """The dev score by epoch; epochs without one are left out."""
+    points = [(_number(epoch.get("epoch")), _number(epoch.get(record.metric))) for epoch in record.epochs]
+    return [(epoch, score) for epoch, score in points if epoch is not None and score is not None]
 
 
 def learning_curves(panel: Row, arms: Arms) -> Figure | None:
@@ -102,6 +96,48 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
     return Figure(name, panel.title, caption, AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
 
 
+def training_examples(record: RunRecord) -> float | None:
+    """How many examples the run was trained on, if its record says so."""
+    counts = record.data.get("train")
+    if not isinstance(counts, Mapping):
+        return None
+    return next((number for name in COUNTS if (number := _number(counts.get(name)))), None)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How soon a run of the second arm is as good on dev as the best epoch of the first arm's run of the same seed.
+
+    Attributes:
+        best: The first arm's best epoch.
+        reached: The second arm's first epoch with at least that dev score; its last epoch if it has none.
+        censored: Whether it has none.
+    """
+
+    best: float
+    reached: float
+    censored: bool
+
+
+def speeds(row: Row) -> list[Speed]:
+    """One for each pair of runs, of the two arms that are compared, with the same seed and fold and with epochs.
+
+    Epochs stand for updates: records do not count them, and both arms have the same training examples and batches.
+    """
+    if row.pair is None:
+        return []
+    first, second = (
+        {(record.identity.seed, record.identity.fold): own for record in group.runs if (own := curve(record))}
+        for group in row.pair
+    )
+    found = []
+    for run in [run for run in first if run in second]:
+        best, score = max(first[run], key=lambda point: point[1])
+        reached = [epoch for epoch, own in second[run] if own >= score]
+        found.append(Speed(best, (reached or [second[run][-1][0]])[0], not reached))
+    return found
+
+
 def convergence(panels: Sequence[Row], arms: Arms) -> Figure | None:
     """Epochs until the first arm's best dev score, in both arms, a lane for each task; None without pairs of runs."""
     lanes = [(panel, pairs) for panel in panels if (pairs := speeds(panel))]
@@ -130,6 +166,58 @@ def convergence(panels: Sequence[Row], arms: Arms) -> Figure | None:
     )
     text = f"{'; '.join(numbers)}."
     return Figure("convergence", title, caption, bottom + BELOW, marks, numbers=text, legend=[first, second])
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Scores by the size of the training set: what fewer labels cost.
+
+    Attributes:
+        row: The task and data, and the settings that all sizes share.
+        unit: "training examples"; "share of the training examples" where records do not count them, and OF_WHOLE where
+            the data are a part of a known whole.
+        series: Features -> (size, group) by ascending size.
+    """
+
+    row: Row
+    unit: str
+    series: Mapping[str, Sequence[tuple[float, Group]]]
+
+
+def efficiencies(rows: Sequence[Row]) -> list[Efficiency]:
+    """One for each setting that a task was run under with more than one share of its training examples."""
+    by_label: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.record and row.record.limit is None:
+            shared = {key: value for key, value in row.settings.items() if key != "train_fraction"}
+            by_label[as_label(shared)].append(replace(row, settings=shared))
+    return [own for rows in by_label.values() if (own := efficiency(rows))]
+
+
+def efficiency(rows: Sequence[Row]) -> Efficiency | None:
+    """Scores of rows by the size of their training sets; None if there is only one size."""
+    row, groups = rows[0], [group for row in rows for group in row.groups]
+    if len({train_fraction(group.records[0]) for group in groups}) < 2:
+        return None
+    counts = {id(group): training_examples(group.records[0]) for group in groups}
+    counted = all(counts.values()) and _are_shares(groups, counts)
+    known = load_names().tasks.get(row.task)
+    whole = known.whole.get(row.data) if known and counted else None
+    series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
+    for group in groups:
+        share = train_fraction(group.records[0])
+        size = (counts[id(group)] or share) if counted else share
+        series[group.features].append((size / whole if whole else size, group))
+    unit = OF_WHOLE if whole else "training examples" if counted else "share of the training examples"
+    ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
+    return Efficiency(row, unit, ordered)
+
+
+def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> bool:
+    """Whether the counts have the ratios of the shares: a task may count its whole training set in other units."""
+    sizes = [(train_fraction(group.records[0]), counts[id(group)] or 0.0) for group in groups]
+    share, most = max(sizes)
+    return all(abs(count - own / share * most) <= 1 for own, count in sizes)
 
 
 def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
@@ -268,6 +356,29 @@ def kind_gains(panel: Row, kinds: Sequence[Kind], arms: Arms) -> Figure:
     return _gains_figure(f"kinds-{panel.stem}", panel.title, caption, gains, panel.metric_title(), second)
 
 
+def class_metric(groups: Sequence[Group]) -> str:
+    """The metric of single classes to show: the main one if they have it, else their first; empty if there is none."""
+    for group in groups:
+        for scores in _classes(group.records[0]).values():
+            return group.metric if group.metric in scores else next((name for name in scores if name != "gold"), "")
+    return ""
+
+
+def class_runs(group: Group, metric: str) -> dict[str, list[float]]:
+    """Class -> the score of each seed in percent, for classes that all seeds have."""
+    runs = [_classes(record) for record in group.records]
+    found = {name: [_number(run.get(name, {}).get(metric)) for run in runs] for name in runs[0]}
+    known = {name: [score for score in scores if score is not None] for name, scores in found.items()}
+    return {name: scores for name, scores in known.items() if len(scores) == len(runs)}
+
+
+def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
+    """Class -> its scores by metric, and under "gold" the number of its examples."""
+    labels = record.details.get("labels")
+    items = labels.items() if isinstance(labels, Mapping) else []
+    return {str(name): scores for name, scores in items if isinstance(scores, Mapping)}
+
+
 def class_differences(panel: Row, arms: Arms) -> Figure | None:
     """The gain of each class with its 95 % interval over seeds; None if the compared arms have no classes.
 
@@ -276,12 +387,13 @@ def class_differences(panel: Row, arms: Arms) -> Figure | None:
     pair = panel.pair
     if pair is None or not (metric := class_metric(pair)):
         return None
-    before, after = (class_runs(group, metric) for group in pair)
+    (before, after), classes = (class_runs(group, metric) for group in pair), _classes(pair[1].records[0])
     gains = []
-    for name, (_, gold) in class_scores(pair[1], metric).items():
+    for name in after:
+        gold = _number(classes[name].get("gold"))
         if name in before and (gold is None or gold >= FEWEST):
             intervals = seed_intervals(before[name], after[name])
-            count = "" if gold is None else f" · {gold:,}"
+            count = "" if gold is None else f" · {gold:,.0f}"
             means = statistics.fmean(before[name]), statistics.fmean(after[name])
             gains.append(_Gain(name, count, *means, intervals.gain if intervals else None))
     if not gains:
@@ -325,6 +437,23 @@ def _gains_figure(
         y += 6
     marks = [*vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
     return Figure(name, title, caption, y + BELOW, marks, numbers=". ".join(numbers) + ".")
+
+
+def layer_name(index: int, layers: int) -> str:
+    """The layer's name; the paper's biLM has three."""
+    return LAYERS[index] if layers == len(LAYERS) else f"layer {index}"
+
+
+def mixes(group: Group) -> dict[str, tuple[list[list[float]], float]]:
+    """Placement -> (for each run the weights, bottom layer first; mean gamma), where all runs have as many layers."""
+    places = dict.fromkeys(place for record in group.runs for place in record.mixes)
+    found = {}
+    for place in places:
+        own = [record.mixes[place] for record in group.runs if place in record.mixes]
+        if own[0].weights and len({len(mix.weights) for mix in own}) == 1:
+            gamma = statistics.fmean(mix.gamma for mix in own)
+            found[place] = ([list(mix.weights) for mix in own], gamma)
+    return found
 
 
 def layer_map(
@@ -379,162 +508,5 @@ def layer_map(
     return Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """What an arm removes from one task's errors, in percent.
-
-    Attributes:
-        ours: By our runs; None if there are none.
-        interval: Its 95 % interval.
-        sign: 1 or -1 if the gain is beyond noise, corrected for all arms; else 0.
-        published: By numbers that others printed; None if there are none.
-        label: The number above the marks; without a share the score of the baseline, or why there is none.
-        words: All that is drawn, in words; empty if nothing is.
-    """
-
-    ours: float | None
-    interval: Interval | None
-    sign: int
-    published: float | None
-    label: str
-    words: str
-
-    @property
-    def values(self) -> list[float]:
-        """All that the scale has to have room for."""
-        ends = self.interval.ends if self.interval else ()
-        return [value for value in (self.ours, self.published, *ends) if value is not None]
-
-
-def arm_gains(table: Table) -> Figure | None:
-    """The figure; None if the table has no costs, or fewer than three arms with runs."""
-    experiment, base = table.experiment, table.base
-    lines = [line for line in table.rows if (first := line.group(base)) and line.groups != [first]]
-    with_runs = [arm for arm in experiment.arms if any(line.group(arm) for line in table.rows)]
-    if not experiment.costs or len(with_runs) < FEWEST_ARMS or not lines:
-        return None
-    cells: dict[str, list[_Cell]] = {arm: [] for arm in experiment.arms}
-    for line in lines:
-        rows = {arm: table.against_base(line, arm) for arm in experiment.arms}
-        signs = corrected_signs({arm: row.interval for arm, row in rows.items()})
-        for arm, row in rows.items():
-            cells[arm].append(_cell(table, line, row, arm, signs[arm]))
-    shown = [arm for arm, own in cells.items() if any(cell.words for cell in own)]
-    shown.sort(key=lambda arm: experiment.costs[arm].milliseconds if arm in experiment.costs else float("inf"))
-    lanes = {table.titles[arm]: cells[arm] for arm in shown}
-    costs = {
-        table.titles[arm]: f"{shown_parameters(cost)}, {shown_milliseconds(cost)} ms"
-        for arm, cost in experiment.costs.items()
-    }
-    caption = (
-        f"Errors removed: the gain over {table.titles[base]} as a share of 100 minus its score. Line: 95 % interval; "
-        "grey: not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that "
-        "they print. Below each name: frozen parameters, and milliseconds for 1,000 tokens. "
-        f"{experiment.note}."
-    )
-    below = _footnotes(table, lines, [table.titles[arm] for arm in experiment.arms if arm not in shown])
-    tasks = [line.title for line in lines]
-    height, marks = _lanes_by_task(lanes, costs, tasks, below)
-    numbers = [
-        f"{name} ({costs.get(name, 'cost not measured')}): "
-        f"{'; '.join(f'{task} {cell.words}' for task, cell in zip(tasks, own, strict=True) if cell.words)}."
-        for name, own in lanes.items()
-    ]
-    title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
-    text = " ".join([*numbers, "What is not listed was not run.", *below])
-    return Figure(experiment.sweep_name, title, caption, height, marks, TABLE_WIDTH, text)
-
-
-def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
-    first, group = line.group(table.base), line.group(arm)
-    if arm == table.base and group:
-        score = f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
-        return _Cell(None, None, 0, None, score, score)
-    ours, interval, published = compared.error_cut, compared.cut_interval, None
-    if arm in line.spec.same_baseline:
-        published = relative_error_cut(line.printed[table.base], line.printed[arm])
-    few_seeds = any(own and own.few_seeds for own in (first, group))
-    marks = MARK * few_seeds + WARNED * bool(group and group.warnings)
-    between = shown_interval(interval, sign="-").removesuffix(MARK)
-    words = [] if ours is None else [f"{ours:.1f} %{marks}" + f" ({between})" * bool(between)]
-    words += [] if published is None else [f"published {published:.1f} %"]
-    label = "not run" if arm in (line.spec.arms or [arm]) else ""
-    if ours is not None:
-        label = f"{ours:.1f}{marks}"
-    elif published is not None:
-        label = f"({published:.1f})"
-    elif first and group and first.recipe != group.recipe:
-        label = f"recipe {group.recipe}"
-    return _Cell(ours, interval, sign, published, with_minus(label), with_minus(", ".join(words)))
-
-
-def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> list[str]:
-    groups = [group for line in lines for group in line.groups]
-    notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
-    recipes = {f"{line.title} ({own.old_recipe})": None for line in lines for own in line.groups if own.old_recipe}
-    notes += [f"Older recipes than the task's: {', '.join(recipes)}."] * bool(recipes)
-    notes += sorted(
-        {f"{WARNED} {table.titles[own.features]}: {text.rstrip('.')}." for own in groups for text in own.warnings}
-    )
-    return [*notes, *([f"Without runs: {', '.join(missing)}."] if missing else [])]
-
-
-def _lanes_by_task(
-    lanes: Mapping[str, Sequence[_Cell]], costs: Mapping[str, str], tasks: Sequence[str], below: Sequence[str]
-) -> tuple[float, list[Mark]]:
-    """Height and marks: a lane for each arm, and a plot for each task, all on one scale."""
-    cells = [cell for own in lanes.values() for cell in own]
-    kinds = [
-        (Arm("ours, 95 % interval", "blue", "circle"), "interval", any(cell.sign for cell in cells)),
-        (
-            Arm("not beyond noise", "grey", "circle"),
-            "interval",
-            any(cell.ours is not None and not cell.sign for cell in cells),
-        ),
-        (Arm("published by others", "ink", "circle"), "hollow", any(cell.published is not None for cell in cells)),
-    ]
-    marks = legend([(arm, kind) for arm, kind, is_drawn in kinds if is_drawn], TABLE_WIDTH)
-    each = (TABLE_WIDTH - NAMES_WIDTH - 8) / len(tasks)
-    headings = [textwrap.wrap(task, int((each - 8) / (0.62 * 11))) for task in tasks]
-    top = 20 + max(mark.y for mark in marks if isinstance(mark, Dot)) + 14 * max(map(len, headings))
-    bottom = top + LANE_HEIGHT * len(lanes)
-    values = [value for cell in cells for value in cell.values]
-    scales = [
-        spread(values, NAMES_WIDTH + each * i + 12, NAMES_WIDTH + each * (i + 1), zero=True) for i in range(len(tasks))
-    ]
-    for heading, scale in zip(headings, scales, strict=True):
-        for i, line in enumerate(reversed(heading)):
-            marks.append(Label(scale.start, top - 8 - 14 * i, line, "ink", 11, bold=True))
-        marks += vertical_ticks(scale, top, bottom)
-    for number, (name, own) in enumerate(lanes.items()):
-        y = top + LANE_HEIGHT * number
-        marks.append(ChartLine([(8, y), (TABLE_WIDTH - 8, y)], "grid", 1))
-        marks.append(Label(8, y + 16, fitted(name, NAMES_WIDTH - 8, 13), "ink", 13, bold=True))
-        marks.append(Label(8, y + 30, costs.get(name, "not measured"), "muted", 11))
-        for task, cell, scale in zip(tasks, own, scales, strict=True):
-            marks += _cell_marks(cell, scale, y, f"{name}, {task}: {cell.words}")
-    marks.append(Label((NAMES_WIDTH + TABLE_WIDTH) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
-    empty = ["Empty: the experiment has no such runs."] * any(not cell.label for cell in cells)
-    return with_notes(marks, bottom + 54, [*empty, *below], TABLE_WIDTH)
-
-
-def _cell_marks(cell: _Cell, scale: Scale, y: float, title: str) -> list[Mark]:
-    """The marks of one arm on one task, with the number above them."""
-    value = cell.published if cell.ours is None else cell.ours
-    if value is None:
-        x = min(scale.at(0) + 5, scale.end - text_width(cell.label, 11))
-        return [Label(x, y + 22, cell.label, "muted", 11)] if cell.label else []
-    marks: list[Mark] = []
-    if cell.published is not None:
-        marks.append(Dot(scale.at(cell.published), y + 25, "ink", "circle", hollow=True, title=title))
-    if cell.ours is not None:
-        colour = "blue" if cell.sign else "grey"
-        if cell.interval:
-            marks.append(ChartLine([(scale.at(end), y + 25) for end in cell.interval.ends], colour, 2.5, title=title))
-        marks.append(Dot(scale.at(cell.ours), y + 25, colour, "circle", title=title))
-    half, zero = text_width(cell.label, 11) / 2, scale.at(0)  # on its side of the line at zero
-    x = max(scale.at(value), zero + half + 2) if value >= 0 else min(scale.at(value), zero - half - 2)
-    return [
-        *marks,
-        Label(min(x, scale.end - half), y + 15, cell.label, "muted" if cell.ours is None else "ink", 11, "middle"),
-    ]
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -198,6 +198,7 @@ LEFT, RIGHT = 8.0, WIDTH - 8.0
 BELOW = 40.0  # for an axis' numbers and label
 AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 20.0, 198.0
 AXES_HEIGHT = AXES_BOTTOM + 38
+LANE_HEIGHT = 36.0  # of an arm, or a task, in figures with a lane for each
 
 
 @dataclass(frozen=True)
@@ -391,8 +392,9 @@ def inline_svg(figure: Figure) -> str:
 
 
 def captioned(figure: Figure) -> str:
-    """The drawing for the page, in a card with its caption."""
-    return f'<figure class="card">{inline_svg(figure)}<figcaption>{escape(figure.caption)}</figcaption></figure>'
+    """The drawing for the page, in a card with its legend and caption."""
+    drawing = inline_svg(with_legend(figure))
+    return f'<figure class="card">{drawing}<figcaption>{escape(figure.caption)}</figcaption></figure>'
 
 
 def both_forms(figure: Figure, caption: str) -> str:

@@ -1,4 +1,15 @@
-"""`python -m results.report`: one HTML page with all runs."""
+"""One HTML page with all runs: `python -m results.report`.
+
+Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its learning
+curves, classes, layer weights, training set sizes and kinds of examples where records have them, the paper's tables,
+failures, and all runs. Open the file in a browser; it needs no network and no server.
+
+Examples:
+  python -m results.report                                     your own runs -> results/report.html
+  python -m results.report --published --out published.html    the runs behind the README's tables
+  python -m results.report --data mini --figures figures       the page, and its figures as SVG
+  python -m results.report --published --experiment figure1 --figures figures   the runs of one experiment
+"""
 
 import argparse
 import sys
@@ -11,17 +22,15 @@ from pathlib import Path
 from elmo.common.errors import command_parser, exit_status
 from results.analysis.rows import Table
 from results.experiments import load_experiment, only_cells
-from results.figures.charts import arm_gains, gains_by_perplexity
 from results.figures.drawing import Figure, standalone_svg
 from results.records.printing import write
-from results.report.page import PageInfo, page
+from results.report.page import PageInfo, page, paper_part
 from results.report.parts import (
-    TaskBlock,
     blocks_of,
+    figures_of,
     is_shown,
     layers_of_tasks,
     main_figures,
-    paper_part,
     paper_tables,
     table_efficiencies,
 )
@@ -30,22 +39,15 @@ from results.tables.run_options import add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")
 
-_DESCRIPTION = """\
-Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its learning
-curves, classes, layer weights, training set sizes and kinds of examples where records have them, the
-paper's tables, failures, and all runs. Open the file in a browser; it needs no network and no server."""
-
-_EPILOG = """\
-examples:
-  python -m results.report                                     your own runs -> results/report.html
-  python -m results.report --published --out published.html    the runs behind the README's tables
-  python -m results.report --data mini --figures figures       the page, and its figures as SVG
-  python -m results.report --published --experiment figure1 --figures figures   the runs of one experiment"""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the page; returns the exit status: 1 if there is nothing to show, or the page cannot be written."""
-    options = _parser().parse_args(argv)
+    parser = command_parser("results.report", __doc__ or "")
+    add_choices(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
+    parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="also the figures, as SVG without their titles")
+    options = parser.parse_args(argv)
     return exit_status("results.report", lambda: _write_report(options))
 
 
@@ -64,9 +66,6 @@ def _write_report(options: argparse.Namespace) -> int:
     figures = main_figures(summary)
     layers = layers_of_tasks(chosen.collection, options.data)
     blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
-    parts = {
-        "The paper's tables and figures": paper_part(others, layers),
-    }
     selection = chosen.selection
     shown = [
         item
@@ -75,27 +74,12 @@ def _write_report(options: argparse.Namespace) -> int:
         if item.record.limit is None or selection.include_limited or item.record.status == "failed"
     ]
     about = PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown, options.out)
-    _write_page(options.out, page(summary, figures, blocks, parts, about), summary)
+    _write_page(options.out, page(summary, figures, blocks, paper_part(others, layers), about), summary)
     if options.figures is not None:
-        by_arm = [arm_gains(table) for table in others]
-        by_perplexity = [figure for table in others for figure in gains_by_perplexity(table)]
-        of_runs = [figure for figure in (*figures, layers, *by_arm, *by_perplexity) if figure]
-        _write_figures(options.figures, of_runs, blocks)
+        of_tables = [figure for table in others for figure in figures_of(table)]
+        of_tasks = [figure for block in blocks for _, figure in block.charts]
+        _write_figures(options.figures, [*figures, *([layers] if layers else []), *of_tables, *of_tasks])
     return 0 if summary.rows else 1
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("results.report", _DESCRIPTION, _EPILOG)
-    add_choices(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
-    parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
-    parser.add_argument(
-        "--figures",
-        type=Path,
-        metavar="DIR",
-        help="also the figures, as SVG without their titles",
-    )
-    return parser
 
 
 def _write_page(path: Path, text: str, summary: Table) -> None:
@@ -107,11 +91,10 @@ def _write_page(path: Path, text: str, summary: Table) -> None:
     write(f"{path}: {len(content) / 1000:,.0f} kB{warning}\n", sys.stdout)
 
 
-def _write_figures(folder: Path, main_ones: Sequence[Figure], blocks: Sequence[TaskBlock]) -> None:
+def _write_figures(folder: Path, figures: Sequence[Figure]) -> None:
     """Each figure without its title, which is for a paper's caption; a number tells figures of one name apart."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = [*main_ones, *(figure for block in blocks for _, figure in block.charts)]
-    figures += [figure.narrow for figure in figures if figure.narrow]
+    figures = [*figures, *(figure.narrow for figure in figures if figure.narrow)]
     names = Counter[str]()
     for figure in figures:
         names[figure.name.casefold()] += 1

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -21,13 +21,25 @@ from results.analysis.names import (
     task_name,
     task_title,
 )
-from results.analysis.rows import Group, Row, Table, arm_titles, verdicts
-from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, inline_svg, swatch
+from results.analysis.rows import Group, Row, Table, arm_titles, verdict
+from results.experiments import Experiment
+from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
 from results.records.record import RunRecord
-from results.report.parts import CHARTS, TaskBlock
+from results.report.parts import CHARTS, TaskBlock, figures_of, layer_experiments
+from results.tables.fill import typed_sweep
 from results.tables.rerun_commands import commands_of, commit_of
-from results.tables.sheet import KINDS, explanations, gain_columns, marks_in, paper_columns, score_columns, sheet_of
+from results.tables.sheet import (
+    KINDS,
+    SCORES,
+    explanations,
+    gain_columns,
+    marks_in,
+    paper_columns,
+    score_columns,
+    sheet_of,
+    sheets_of,
+)
 from results.tables.writers import html_table
 
 STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
@@ -59,7 +71,7 @@ def page(
     summary: Table,
     figures: Sequence[Figure],
     blocks: Sequence[TaskBlock],
-    parts: Mapping[str, str],
+    paper: str,
     about: PageInfo,
 ) -> str:
     """The whole page.
@@ -68,7 +80,7 @@ def page(
         summary: The runs.
         figures: The main figures.
         blocks: The tasks.
-        parts: Further sections: title -> HTML, with headings from h3 on.
+        paper: The paper's tables and figures as HTML, with headings from h3 on.
         about: What the page was made from.
     """
     tasks: dict[str, dict[str, TaskBlock]] = {}  # task -> anchor -> block
@@ -79,7 +91,7 @@ def page(
     content = [
         _section("Scores", _scores(summary, tasks, about) if summary.rows else "", "scores"),
         *(_task(of_task) for of_task in tasks.values()),
-        *(_section(title, html) for title, html in parts.items()),
+        _section("The paper's tables and figures", paper),
         _section(f"Failures ({len(failed)})", _failures(failed), "failures"),
         _section("Findings", _findings(summary.findings), "findings"),
         _section("Runs", _runs(about), "runs"),
@@ -215,12 +227,12 @@ def _details(row: Row, summary: Table, about: PageInfo) -> str:
         cells = "".join(f"<td>{_seed(of_seed.get(seed), group, about)}</td>" for seed in seeds)
         name = escape(arm_title(group.features, group.records[0]))
         lines += f'<tr><th scope="row">{name}</th>{cells}</tr>'
-    verdict = "; ".join(
+    against = "; ".join(
         f"{arm_title(group.features, group.records[0])} {of_arm}"
-        for group, of_arm in zip(map(row.group, row.compared), verdicts(row), strict=True)
-        if group and of_arm and summary.with_paper
+        for group in map(row.group, row.compared)
+        if summary.with_paper and group and (of_arm := verdict(group, row.paper))
     )
-    paper = f"<p>Against the paper: {escape(verdict)}</p>" if verdict else ""
+    paper = f"<p>Against the paper: {escape(against)}</p>" if against else ""
     return (
         '<details><summary>Seeds, commands, records</summary><div class="wide"><table class="seeds">'
         "<caption>Test score of each seed, linked to its record</caption>"
@@ -323,3 +335,35 @@ def _run_title(record: RunRecord) -> str:
     name = ", ".join(filter(None, [arm, settings, old_recipe(record), f"seed {record.identity.seed}"]))
     scored = f"{record.score:.2f} {metric_title(record.metric, record)}" if record.status == "finished" else ""
     return f"{escape(name)} <small>{escape(scored or record.status)}</small>"
+
+
+def paper_part(tables: Sequence[Table], layers: Figure | None) -> str:
+    """The paper's tables, with the figures of their experiments, as HTML.
+
+    Args:
+        tables: What to show.
+        layers: The figure of all tasks' layers, if there is one.
+    """
+    together = ""
+    for table in tables:
+        (sheet,) = sheets_of(table, wide=True)
+        title = table.experiment.title  # the heading has it, the table need not
+        items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
+        together += (
+            f"<h3>{escape(title)}</h3>{_figures(figures_of(table))}{html_table(replace(sheet, title=SCORES), title)}"
+            f'{_command(table.experiment)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        )
+    if layers:
+        commands = "".join(map(_command, layer_experiments()))
+        together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}{commands}"
+    return together
+
+
+def _command(experiment: Experiment) -> str:
+    """The command that makes its runs, as HTML."""
+    return f"<p>Runs what is missing: <code>{escape(typed_sweep(experiment, []))}</code></p>"
+
+
+def _figures(figures: Sequence[Figure]) -> str:
+    """The figures as HTML, next to each other where there is room."""
+    return f'<div class="figures">{"".join(map(captioned, figures))}</div>' if figures else ""

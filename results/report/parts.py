@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
+from functools import cache
 
-from results.analysis.panels import Efficiency, efficiencies, efficiency
 from results.analysis.rows import MINI, Row, Table
 from results.breakdown import break_down
-from results.experiments import Experiment, load_experiment
+from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
 from results.figures import charts
-from results.figures.drawing import Arms, Figure, arms_of, captioned, titled, with_legend
-from results.figures.errors_removed import errors_removed
+from results.figures.charts import Efficiency, efficiencies, efficiency
+from results.figures.drawing import Arms, Figure, arms_of, titled
+from results.figures.errors_removed import arm_gains, errors_removed
 from results.records.collect import Collection, FoundRecord
-from results.tables.fill import fill, typed_sweep
-from results.tables.page_texts import HEADLINE, TABLE1, load_texts
-from results.tables.sheet import SCORES, explanations, marks_in, sheets_of
-from results.tables.writers import html_table
+from results.records.typed_json import PAPER, read_toml
+from results.tables.fill import fill
 
 CHARTS: Mapping[str, str] = {  # kind -> its heading
     "curves": "Learning curves",
@@ -25,6 +23,55 @@ CHARTS: Mapping[str, str] = {  # kind -> its heading
     "kinds": "Kinds of examples",
 }
 Chart = tuple[str, Figure]  # its kind, a key of CHARTS
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A heading with what is below it: a text, and a table or figure of the paper, or an experiment of ours.
+
+    Attributes:
+        title: The heading; that of an experiment is in its file.
+        text: What the chapter says first.
+        experiment: The experiment that it shows.
+        figure: What is drawn of the experiment: "efficiency", "layers", what `figures_of` draws, or nothing.
+        command: What makes it, where there is no experiment.
+        file: A Markdown file next to the records that is shown as it is, where there is no experiment.
+        arms: The arms of a table of further comparisons.
+        compared: The pairs of arms in it whose difference is shown.
+    """
+
+    title: str = ""
+    text: str = ""
+    experiment: str = ""
+    figure: str = ""
+    command: str = ""
+    file: str = ""
+    arms: Sequence[str] = ()
+    compared: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True)
+class PageTexts:
+    """The text of results/tables.md, from `paper/tables_page.toml`, and the experiments that it and the report show."""
+
+    introduction: str
+    rerun: str
+    paper: Sequence[Chapter]
+    gains: Chapter
+    demo: Chapter
+    controls: Chapter
+    speed: Chapter
+    anchors: Chapter
+    costs: Chapter
+    settings: Chapter
+    curves: Chapter
+    layers: Chapter
+
+
+@cache
+def load_texts() -> PageTexts:
+    """The texts, read once."""
+    return read_toml(PageTexts, PAPER / "tables_page.toml")
 
 
 @dataclass(frozen=True)
@@ -89,6 +136,11 @@ def main_figures(summary: Table) -> list[Figure]:
     return [figure for figure in figures if figure]
 
 
+def figures_of(table: Table) -> list[Figure]:
+    """What the table of an experiment has costs or perplexities for."""
+    return [figure for figure in [arm_gains(table), *charts.gains_by_perplexity(table)] if figure]
+
+
 def layers_of_tasks(collection: Collection, data: Sequence[str]) -> Figure | None:
     """The paper's Figure 2, also at other places than a task's own; None if fewer than two rows have runs.
 
@@ -96,7 +148,7 @@ def layers_of_tasks(collection: Collection, data: Sequence[str]) -> Figure | Non
         collection: The records to take runs from.
         data: Only rows of these data sets; all if empty.
     """
-    rows = [row for experiment in _layer_experiments() for row in fill(collection, experiment).rows]
+    rows = [row for experiment in layer_experiments() for row in fill(collection, experiment).rows]
     groups = [(row.title, group) for row in rows for group in row.groups if not data or row.data in data]
     return charts.layer_map(groups) if len(groups) > 1 else None
 
@@ -139,41 +191,6 @@ def table_efficiencies(table: Table) -> list[Efficiency]:
     return [size for size in sizes if size]
 
 
-def paper_part(tables: Sequence[Table], layers: Figure | None) -> str:
-    """The paper's tables, with the figures of their experiments, as HTML.
-
-    Args:
-        tables: What to show.
-        layers: The figure of all tasks' layers, if there is one.
-    """
-    together = ""
-    for table in tables:
-        (sheet,) = sheets_of(table, wide=True)
-        title = table.experiment.title  # the heading has it, the table need not
-        drawn = [
-            with_legend(figure) for figure in [charts.arm_gains(table), *charts.gains_by_perplexity(table)] if figure
-        ]
-        items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
-        together += (
-            f"<h3>{escape(title)}</h3>{_figures(drawn)}{html_table(replace(sheet, title=SCORES), title)}"
-            f'{_command(table.experiment)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
-        )
-    if layers:
-        commands = "".join(map(_command, _layer_experiments()))
-        together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}{commands}"
-    return together
-
-
-def _layer_experiments() -> list[Experiment]:
+def layer_experiments() -> list[Experiment]:
     """The experiments whose figure has the weights of layers."""
     return [load_experiment(chapter.experiment) for chapter in load_texts().paper if chapter.figure == "layers"]
-
-
-def _command(experiment: Experiment) -> str:
-    """The command that makes its runs, as HTML."""
-    return f"<p>Runs what is missing: <code>{escape(typed_sweep(experiment, []))}</code></p>"
-
-
-def _figures(figures: Sequence[Figure]) -> str:
-    """The figures as HTML, next to each other where there is room."""
-    return f'<div class="figures">{"".join(map(captioned, figures))}</div>' if figures else ""

@@ -5,7 +5,7 @@ The table without an experiment is filled in the same way: its rows and arms are
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -13,6 +13,7 @@ from results.analysis.names import (
     PaperScore,
     arm_title,
     default_pair,
+    load_names,
     load_paper,
     old_recipe,
     settings_title,
@@ -26,7 +27,6 @@ from results.analysis.rows import (
     Row,
     Table,
     as_label,
-    column_order,
     comparable_parts,
     is_partial,
     lenders_of,
@@ -84,16 +84,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class _RowRuns:
-    """A row to fill: its data and task, its records by arm, and what Row says of its settings and its name."""
+    """A row to fill, its records by arm, and the settings in which its arms differ on purpose."""
 
-    key: tuple[str, str]
-    spec: ExperimentRow
-    records: dict[str, list[FoundRecord]] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    named: Mapping[str, str] = field(default_factory=dict)
-    name: str = ""
-    paper: PaperScore | None = None
-    wanted: Set[str] = frozenset()  # settings in which its arms differ on purpose
+    row: Row
+    records: dict[str, list[FoundRecord]]
+    wanted: Set[str]
 
 
 def fill(collection: Collection, experiment: Experiment, where: Sequence[str] = ()) -> Table:
@@ -118,8 +113,9 @@ def fill(collection: Collection, experiment: Experiment, where: Sequence[str] = 
             records.setdefault(own.arm, []).extend(found)
         name = " ".join([cell.row.title or _default_title(cell), *cell.extra_overrides])
         wanted = {key for own, _ in cells for key in own.identity.variant}
-        runs = _RowRuns(cell.identity.row, cell.row, records, name=name, paper=_known_scores(cell), wanted=wanted)
-        main, *unlike = _filled([runs], experiment, findings, lenders)
+        paper = _known_scores(cell.identity.row, cell.row, cell.settings)
+        row = Row(*cell.identity.row, (), spec=cell.row, name=name, paper=paper, compared=experiment.compared)
+        main, *unlike = _filled([_RowRuns(row, records, wanted)], experiment, findings, lenders)
         rows.append(main)
         others += unlike
     findings += _other_bilms(experiment, rows)
@@ -178,13 +174,13 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
 def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment:
     """The experiment whose rows and arms are those of the records."""
     found = {arm for own in runs for arm in own.records} | set(selection.compared)
-    arms = sorted(found, key=lambda arm: column_order(arm, selection.compared))
-    full_size = any(own.key[0] != MINI for own in runs)
+    arms = sorted(found, key=lambda arm: (sort_key(arm, selection.compared)[0], sort_key(arm, load_names().arms)))
+    full_size = any(own.row.data != MINI for own in runs)
     return Experiment(
         title="Test scores",
         seeds=[],
         arms={arm: [f"features={arm}"] for arm in arms},
-        rows=[own.spec for own in runs],
+        rows=[own.row.spec for own in runs],
         compare=selection.compared,
         note=selection.headline.note if selection.headline and full_size else "",
     )
@@ -228,9 +224,9 @@ def _rows_of_records(
     asked = {name for arm in selection.compared for name in arm_settings(arm)[1]}
     for item, arm, settings in sorted(placed, key=lambda own: as_label(own[2])):
         spec = ExperimentRow([f"task={task}", f"data={data}", *(f"{name}={value}" for name, value in settings.items())])
-        paper = None if any(name in settings for name in PARTIAL) else load_paper().compared(data, task)
-        new = _RowRuns(key, spec, {}, settings, named, paper=paper, wanted=asked)
-        rows.setdefault(as_label(settings), new).records.setdefault(arm, []).append(item)
+        paper = _known_scores(key, spec, settings)
+        row = Row(*key, (), settings, named, spec, paper=paper, compared=selection.compared)
+        rows.setdefault(row.label, _RowRuns(row, {}, asked)).records.setdefault(arm, []).append(item)
     return list(rows.values())
 
 
@@ -297,37 +293,33 @@ def _filled(
     """The rows of one task on a data set, with those of runs that cannot be averaged behind them; adds findings."""
     rows: list[tuple[_RowRuns, Row]] = []
     for own in runs:
-        groups: list[Group] = []
+        row, groups = own.row, list[Group]()
         for arm, items in own.records.items():
             title = experiment.titles.get(arm) or arm_title(arm, next((item.record for item in items), None))
-            where = f"{own.name or task_title(*own.key, items[0].record if items else None)}, {title}"
-            groups += _groups(where, arm, own, items, findings)
+            where = f"{row.name or task_title(*row.key, items[0].record if items else None)}, {title}"
+            groups += _groups(where, arm, row, items, findings)
             failed = [item for item in items if item.record.status == "failed"]
-            findings += [Finding("failed", failure_text(item), wrong=True, row=own.key) for item in failed]
-        arms = list(experiment.arms)
-        groups.sort(key=lambda group: arms.index(group.features))
-        compared = (experiment.compare[0], experiment.compare[1]) if experiment.compare else ("", "")
-        metric = own.spec.metric or (groups[0].metric if groups else "")
-        paper = _own_scores(own, metric) if own.spec.paper else own.paper
-        for label in dict.fromkeys([as_label(own.settings), *(group.label for group in groups)]):
+            findings += [Finding("failed", failure_text(item), wrong=True, row=row.key) for item in failed]
+        groups.sort(key=lambda group: list(experiment.arms).index(group.features))
+        paper = _own_scores(row, groups) if row.spec.paper else row.paper
+        for label in dict.fromkeys([row.label, *(group.label for group in groups)]):
             of_label = [group for group in groups if group.label == label]
-            settings = of_label[0].settings if of_label else own.settings
+            settings = of_label[0].settings if of_label else row.settings
             single = any(len(group.runs) == 1 for group in of_label)
-            of_task = lenders.of(own.key, own.spec) if single else ()
-            row = Row(*own.key, of_label, settings, own.named, own.spec, own.name, paper, compared, lenders=of_task)
-            rows.append((own, row))
+            of_task = lenders.of(row.key, row.spec) if single else ()
+            rows.append((own, replace(row, groups=of_label, settings=settings, paper=paper, lenders=of_task)))
     if not experiment.name:  # that of all records has an empty row only if all runs failed
         rows = [(own, row) for own, row in rows if row.groups] or rows[:1]
     found = []
     for own, row in rows:
         row = replace(row, others=[group for _, other in rows if other is not row for group in other.groups])
         warnings = row_warnings(row, own.wanted, experiment.titles)
-        findings += [Finding("note", text, wrong, row=own.key) for text, wrong in warnings]
+        findings += [Finding("note", text, wrong, row=row.key) for text, wrong in warnings]
         found.append(row)
     return found
 
 
-def _groups(where: str, arm: str, row: _RowRuns, items: Sequence[FoundRecord], findings: list[Finding]) -> list[Group]:
+def _groups(where: str, arm: str, row: Row, items: Sequence[FoundRecord], findings: list[Finding]) -> list[Group]:
     """The numbers of one cell: one, or several with different settings if its runs cannot be averaged."""
     spec, groups = row.spec, list[Group]()
     runs = scored_runs(items, findings)
@@ -489,19 +481,19 @@ def _default_title(cell: Cell) -> str:
     return ", ".join(filter(None, [task_title(cell.identity.data, cell.identity.task), others]))
 
 
-def _known_scores(cell: Cell) -> PaperScore | None:
-    """The numbers of paper/scores.toml, if they apply to the cell's row."""
-    if cell.row.metric or cell.row.split != "test" or any(key in cell.settings for key in PARTIAL):
+def _known_scores(key: tuple[str, str], spec: ExperimentRow, settings: Mapping[str, str]) -> PaperScore | None:
+    """The numbers of paper/scores.toml, if they apply to a row with these settings."""
+    if spec.metric or spec.split != "test" or any(name in settings for name in PARTIAL):
         return None
-    return load_paper().compared(cell.identity.data, cell.identity.task)
+    return load_paper().compared(*key)
 
 
-def _own_scores(runs: _RowRuns, metric: str) -> PaperScore:
+def _own_scores(row: Row, groups: Sequence[Group]) -> PaperScore:
     """The numbers in the experiment's file, with the margin of their metric."""
-    (data, task), spec, paper = runs.key, runs.spec, load_paper()
+    spec, paper, metric = row.spec, load_paper(), row.spec.metric or (groups[0].metric if groups else "")
     margin = next((score.margin for score in paper.score if score.metric == metric), 0.0)
-    compared = data in paper.comparable_data
-    return PaperScore(task, metric, spec.split, spec.paper, spec.source, compared, margin, spec.paper_std)
+    compared = row.data in paper.comparable_data
+    return PaperScore(row.task, metric, spec.split, spec.paper, spec.source, compared, margin, spec.paper_std)
 
 
 def is_measured(perplexity: ArmPerplexity, group: Group) -> bool:
@@ -537,30 +529,24 @@ def _missing(
     experiment: Experiment, filled: Sequence[tuple[Cell, Sequence[FoundRecord]]], where: Sequence[str]
 ) -> list[Finding]:
     """How many cells are empty or lack seeds, and the command that fills them; none if there are none."""
-    cells: dict[tuple[object, ...], list[tuple[Cell, Sequence[FoundRecord]]]] = defaultdict(list)
+    cells: dict[tuple[object, ...], list[list[RunRecord]]] = defaultdict(list)
     for cell, found in filled:
         if not cell.row.published_only:
-            cells[id(cell.row), cell.arm, *cell.extra_overrides].append((cell, found))
-    runs = {key: [_newest_recipes(found) for _, found in own] for key, own in cells.items()}
-    empty = [key for key, own in cells.items() if not any(_finished(found) for _, found in own)]
-    lacking = sum(max([1, *chain(*own)]) not in recipes for own in runs.values() for recipes in own)
+            cells[id(cell.row), cell.arm, *cell.extra_overrides].append([item.record for item in found])
+    failed, lacking, empty = False, 0, []
+    for key, runs in cells.items():
+        finished = [[record for record in run if record.status == "finished"] for run in runs]
+        newest = [[record.recipe for record in run if not old_recipe(record)] for run in finished]
+        lacking += sum(max([1, *chain(*newest)]) not in recipes for recipes in newest)
+        failed = failed or finished != runs
+        empty += [key] * (not any(finished))
     if not lacking:
         return []
-    failed = any(item.record.status == "failed" for own in cells.values() for _, found in own for item in found)
     command = typed_sweep(experiment, [*experiment.given, *where, *["retry=failed"] * failed])
     parts = [f"{len(empty)} of {len(cells)} cells are empty"] * bool(empty)
     parts += [f"{lacking} of {sum(map(len, cells.values()))} runs are missing"]
     wrong = any(key[1] in experiment.compare for key in empty)
     return [Finding("empty" if empty else "seeds", f"{', '.join(parts)}; to fill them: {command}", wrong)]
-
-
-def _newest_recipes(found: Sequence[FoundRecord]) -> list[int]:
-    """The recipes of finished runs, without older ones, which a mean leaves out."""
-    return [item.record.recipe for item in found if _finished([item]) and not old_recipe(item.record)]
-
-
-def _finished(found: Iterable[FoundRecord]) -> bool:
-    return any(item.record.status == "finished" for item in found)
 
 
 def typed_sweep(experiment: Experiment, words: Sequence[str]) -> str:

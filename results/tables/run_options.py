@@ -7,11 +7,10 @@ from pathlib import Path
 
 from elmo.common.errors import InputError
 from results.analysis.names import default_pair, load_names
-from results.experiments import load_experiment
+from results.experiments import HEADLINE, TABLE1, load_experiment
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.progress import DEFAULT_RUNS, hydra_value
 from results.tables.fill import Selection, arm_settings
-from results.tables.page_texts import HEADLINE, TABLE1
 
 
 @dataclass(frozen=True)

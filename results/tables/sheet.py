@@ -2,13 +2,20 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from results.analysis.interval import FEW_SEEDS, Interval, corrected_signs
-from results.analysis.names import arm_title, controls_legend, default_pair, distance, load_paper, task_title
-from results.analysis.panels import arms_note
-from results.analysis.rows import LIMITED, OLD, WARNED, Group, Row, Table, arm_titles, verdict
+from results.analysis.names import (
+    arm_title,
+    controls_legend,
+    default_pair,
+    distance,
+    load_paper,
+    settings_title,
+    task_title,
+)
+from results.analysis.rows import LIMITED, MINI, OLD, WARNED, Group, Row, Table, arm_titles, verdict
 from results.experiments import ArmCost, Experiment, load_experiment
 from results.records.printing import printable
 
@@ -315,6 +322,25 @@ def explanations(table: Table) -> list[str]:
     anchors = {row.task_title: load_paper().anchor_text(row.data, row.task) for row in rows}
     lines += [f"{task}: {text}" for task, text in anchors.items() if text and not experiment.name]
     return [*lines, "what columns and marks mean: results/reading.md"]
+
+
+def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
+    """The settings of the two main arms, for people; empty if none of these rows is on a full data set.
+
+    Args:
+        main_arms: These settings.
+        rows: What is shown; if one names another value of them, the text says so.
+    """
+    full_size = [row for row in rows if row.data != MINI]
+    named = {key for row in full_size for key in (*row.shown_names, *row.settings)}
+    unless = ", unless a row names others" if named & main_arms.keys() else ""
+    return f"{settings_title(main_arms)}{unless}" if main_arms and full_size else ""
+
+
+def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    """The line below a table of these rows that has `arms_title`; none if it is empty."""
+    title = arms_title(main_arms, rows)
+    return [f"on full data sets: {title}"] if title else []
 
 
 def _trials(experiment: Experiment) -> str:

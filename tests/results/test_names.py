@@ -18,11 +18,10 @@ from results.analysis.names import (
     settings_title,
     task_title,
 )
-from results.experiments import load_experiment
+from results.experiments import HEADLINE, TABLE1, load_experiment
 from results.figures.drawing import PALETTE
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
-from results.tables.page_texts import HEADLINE, TABLE1
 from tests.results.making import make_record, run_table, save
 
 KNOWN = ("ner", "sst5", "sst", "snli", "squad", "srl", "coref", "glove", "word2vec", "elmo_random", "gpt2", "bert")

@@ -13,12 +13,12 @@ import pytest
 import results.audit
 from elmo.common.files import read_json, write_json
 from results.audit import audit, unsafe_name
-from results.publish import generated
 from results.publish import main as publish
 from results.records.collect import PUBLISHED, FoundRecord, collect
 from results.records.environment import known_commits
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, settings_hash
 from results.records.record import read_record, write_record
+from results.tables_page import generated
 from tests.results.making import CLEAN, make_record, run_table, save
 from tests.results.publishing.finished_runs import README, save_run
 

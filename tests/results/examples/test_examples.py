@@ -105,7 +105,7 @@ class TestErrors:
 
 def lines(output, gold, right=False, example=None):
     found = output_lines(example or {}, output, gold, right)
-    return [[{"": "", "wrong": "+", "missing": "-"}[piece.mark] + piece.text for piece in line] for line in found]
+    return [[sign + text for sign, text in line] for line in found]
 
 
 def mentions(*places):

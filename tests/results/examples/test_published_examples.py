@@ -59,7 +59,7 @@ def right_by_counts(score):
 def test_fixed_and_broken_agree_with_the_scores_of_single_examples(task):
     found = [read_run(folder(task, features)) for features in ("glove", "elmo")]
     comparison = compare_runs(*found)
-    right = {one.id: one.right for one in comparison.examples}
+    right = {one.predictions[0].id: one.right for one in comparison.examples}
     sides = []
     for run in found:
         kept = read_predictions(run.path.with_name(PREDICTIONS_NAME), run.record.fingerprint)

@@ -8,14 +8,18 @@ from xml.etree import ElementTree
 import pytest
 
 from results.analysis.names import load_names
-from results.analysis.panels import class_metric, class_scores, curve, efficiencies, speeds
 from results.analysis.rows import Group, Row
 from results.figures.charts import (
     class_differences,
+    class_metric,
+    class_runs,
     convergence,
+    curve,
+    efficiencies,
     layer_map,
     learning_curves,
     sample_efficiency,
+    speeds,
 )
 from results.figures.drawing import (
     Area,
@@ -33,8 +37,8 @@ from results.figures.drawing import (
     with_legend,
     with_title,
 )
-from results.publishing.tables_page import speed_sheet
 from results.records.record import Mix
+from results.tables_page import speed_sheet
 from tests.results.making import make_record
 
 ARMS = arms_of({"glove": "glove", "elmo": "elmo"})
@@ -165,14 +169,14 @@ def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
     assert layer_map([("none", group("glove", 1.0))]) is None
 
 
-def test_class_scores_are_means_over_seeds():
+def test_scores_of_a_class_are_those_of_all_seeds():
     labels = [
         {"PER": {"f1": 80.0, "gold": 12}, "LOC": {"f1": 50.0}},
         {"PER": {"f1": 90.0, "gold": 12}, "ORG": {"f1": 1.0}},
     ]
     elmo = with_each(group("elmo", 70.0, 71.0), "details", [{"labels": own} for own in labels])
     assert class_metric([elmo]) == "f1"
-    assert class_scores(elmo, "f1") == {"PER": (85.0, 12)}
+    assert class_runs(elmo, "f1") == {"PER": [80.0, 90.0]}
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ import shutil
 from dataclasses import replace
 
 from results import experiments
-from results.experiments import load_experiment
+from results.experiments import HEADLINE, load_experiment
 from results.publish import main
-from results.tables.page_texts import HEADLINE
 from tests.results.making import first_right, make_record, run_report, run_table, save
 
 PLAIN_NAME = "GloVe 50-d, biLM small"

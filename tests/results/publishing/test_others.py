@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from results.analysis.names import load_paper
-from results.publishing.tables_page import OTHERS, Others, anchors_sheet, costs_sheet
 from results.records.typed_json import read_toml
+from results.tables_page import OTHERS, Others, anchors_sheet, costs_sheet
 
 ROOT = Path(__file__).parents[3]
 

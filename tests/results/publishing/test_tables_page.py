@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from results.experiments import load_experiment
 from results.publish import main
-from results.publishing.tables_page import shown_chapter
 from results.records.collect import Collection
 from results.records.identity import record_path
 from results.records.record import Mix, read_record, write_record
-from results.tables.page_texts import load_texts
+from results.report.parts import load_texts
+from results.tables_page import shown_chapter
 from tests.results.making import CLEAN, make_record
 from tests.results.publishing.finished_runs import GLOVE, save_run
 

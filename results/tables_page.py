@@ -1,4 +1,4 @@
-"""The page of published tables, results/tables.md, the SVG figures that it shows, and README's table."""
+"""What is made from the published records: results/tables.md, the SVG figures that it shows, and parts of README."""
 
 import re
 import statistics
@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from elmo.common.errors import InputError
 from results.analysis.names import arm_title, default_pair, load_names, load_paper
-from results.analysis.panels import arms_note, speeds
 from results.analysis.rows import MINI, Group, Row, Table, arm_titles
-from results.experiments import load_experiment, only_cells
-from results.figures.charts import arm_gains, convergence, gains_by_perplexity, layer_map, sample_efficiency
-from results.figures.drawing import Figure, arms_of, picture
-from results.figures.errors_removed import errors_removed
+from results.experiments import HEADLINE, load_experiment, only_cells
+from results.figures.charts import convergence, layer_map, sample_efficiency, speeds
+from results.figures.drawing import Figure, arms_of, picture, published_files
+from results.figures.errors_removed import MAIN_FIGURE, errors_removed
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
-from results.report.parts import blocks_of, table_efficiencies
-from results.tables.fill import fill, typed_sweep
-from results.tables.page_texts import HEADLINE, Chapter, PaperChapter, load_texts
+from results.report.parts import Chapter, blocks_of, figures_of, load_texts, table_efficiencies
+from results.tables.fill import Selection, fill, fill_all, typed_sweep
 from results.tables.rerun_commands import commands_of, commit_of
 from results.tables.sheet import (
     EMPTY,
     Column,
     Sheet,
+    arms_note,
     gain_columns,
     gains_sheet,
     marks_in,
@@ -34,17 +34,63 @@ from results.tables.sheet import (
     sheets_of,
     shown_score,
 )
-from results.tables.writers import markdown_table
+from results.tables.writers import as_text, markdown_table
 
 OTHERS = PAPER / "others.toml"
+PUBLISHED = Path("results", "published")
+TABLES = Path("results", "tables.md")
+README = Path("README.md")
+REPRESENTATIONS = "representations"  # an experiment; README shows its figure
 
 
-@dataclass(frozen=True)
-class TablesPage:
-    """The Markdown text, and the figures it refers to."""
+def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
+    """All files made from the published records, by path below the root; None for a figure that is no longer shown.
 
-    text: str
-    figures: Sequence[Figure]
+    Raises:
+        InputError: README has no place for a table.
+    """
+    summary = fill_all(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
+    demo = fill_all(collection, Selection(data=[MINI]))
+    shown = sheets_of(demo)
+    text, figures = tables_page(collection, summary, root / PUBLISHED)
+    blocks = {
+        "figure": f"{_shown(figures, MAIN_FIGURE)}\n{summary.experiment.note}\n".strip() + "\n",
+        REPRESENTATIONS: _shown(figures, REPRESENTATIONS),
+        "table1": readme_table(summary),
+        "demo": f"```\n{as_text(shown, [('Notes', [note_line(demo, shown)])])}```\n",
+    }
+    old: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
+    return {
+        **old,
+        **{PUBLISHED / name: svg for figure in figures for name, svg in published_files(figure).items()},
+        TABLES: text.replace(f"{root}/", ""),
+        README: with_blocks(read_if_there(root / README) or "", blocks),
+    }
+
+
+def _shown(figures: Sequence[Figure], name: str) -> str:
+    """The HTML that shows the figure of this name; empty if there is none."""
+    return "".join(f"{picture(own, PUBLISHED.as_posix())}\n" for own in figures if own.name == name)
+
+
+def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
+    """Replaces what is between the marks `<!-- NAME -->` and `<!-- /NAME -->` by the block of that name.
+
+    Raises:
+        InputError: A mark is missing, or occurs more than once.
+    """
+    for name, block in blocks.items():
+        before, after = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+        if text.count(before) != 1 or text.count(after) != 1 or text.index(before) > text.index(after):
+            raise InputError(f"{README}: expected one line {before.strip()} and below it one line {after.strip()}")
+        head, rest = text.split(before)
+        text = f"{head}{before}\n{block}\n{after}{rest.split(after)[1]}"  # Markdown needs the blank lines
+    return text
+
+
+def read_if_there(path: Path) -> str | None:
+    """The text of a file; None if there is none."""
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -58,8 +104,7 @@ class ShownChapter:
         shows: The command that shows it.
         filled: How many of its cells have a score.
         figures: What it draws.
-        table: Its table; empty if it has none.
-        notes: Lines below the table: what is compared, and how many findings and explanations there are.
+        blocks: Its table, and the lines below: what is compared, and how many findings and explanations there are.
         missing: How to fill its empty cells; empty if there are none.
     """
 
@@ -69,13 +114,12 @@ class ShownChapter:
     shows: str
     filled: str = ""
     figures: Sequence[Figure] = ()
-    table: str = ""
-    notes: Sequence[str] = ()
+    blocks: Sequence[str] = ()
     missing: str = ""
 
 
-def tables_page(collection: Collection, table: Table, published: Path) -> TablesPage:
-    """All published tables: the paper's, the mini data, controls, other metrics, other settings.
+def tables_page(collection: Collection, table: Table, published: Path) -> tuple[str, list[Figure]]:
+    """The Markdown of all published tables, and its figures: the paper's, the mini data, controls, other settings.
 
     Args:
         collection: All published records.
@@ -83,7 +127,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         published: The records' folder, next to the page; figures go there, too.
     """
     texts = load_texts()
-    in_order = [PaperChapter(HEADLINE), *texts.paper]
+    in_order = [Chapter(experiment=HEADLINE), *texts.paper]
     chapters = {own.experiment: shown_chapter(own, collection, published) for own in in_order}
     chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
     # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
@@ -93,58 +137,52 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
 
     def show(found: Sequence[Figure]) -> None:
         found = [figure for figure in found if figure.name not in figures]  # the paper's Figures 1 and 2 come first
-        if found:
-            figures.update({figure.name: figure for figure in found})
-            blocks.append(" ".join(picture(figure, published.name) for figure in found))
+        figures.update({figure.name: figure for figure in found})
+        blocks.append(" ".join(picture(figure, published.name) for figure in found))
 
-    def show_gains(chapter: Chapter, rows: Sequence[Row], data: str = "") -> None:
+    def show_gains(chapter: Chapter, noted: Table, options: str) -> None:
         blocks.extend(_heading(chapter))
-        if figure := errors_removed(rows, table.compared, table.main_arms):
+        if figure := errors_removed(noted.rows, table.compared, table.main_arms):
             show([figure])
-        if rows:
-            sheet = gains_sheet(table, rows, "", default_pair(), wide=True)
-            noted = replace(table, rows=rows)
-            if data:
-                others = [row for row in table.others if row.data == data]
-                findings = [own for own in table.findings if own.row and own.row[0] == data]
-                noted = replace(table, rows=rows, others=others, findings=findings)
-            option = f"--data {data} --notes" if data else "--notes"
-            line = note_line(noted, [sheet], f"`python -m results.table --published {option}`")
+        if noted.rows:
+            sheet = gains_sheet(table, noted.rows, "", default_pair(), wide=True)
+            line = note_line(noted, [sheet], f"`python -m results.table --published {options}`")
             blocks.extend([markdown_table(sheet), without_markup(line)])
             blocks.extend([texts.rerun] * (texts.rerun not in blocks))
-            blocks.append(rerun_block(rows))
+            blocks.append(rerun_block(noted.rows))
 
     full_size, mini = ([row for row in table.rows if (row.data == MINI) is own] for own in (False, True))
     for experiment, chapter in chapters.items():
         if experiment == HEADLINE:
-            show_gains(replace(texts.gains, text=table.experiment.note), full_size)
+            gains = replace(texts.gains, text=table.experiment.note)
+            show_gains(gains, replace(table, rows=full_size), "--notes")
         else:
             blocks += [f"## {chapter.title}", chapter.text]
             show(chapter.figures)
-            blocks += filter(None, [chapter.table])
-            blocks += [without_markup(line) for line in chapter.notes]
-        blocks += filter(None, [chapter.missing])
+            blocks += chapter.blocks
+        blocks.append(chapter.missing)
     if mini:
-        show_gains(texts.demo, mini, MINI)
-    if controls := controls_sheet(table, texts.controls.arms, texts.controls.compared):
-        blocks += [*_heading(texts.controls), markdown_table(controls)]
-    if speed := speed_sheet(full_size):
-        blocks += _heading(texts.speed)
-        show(list(filter(None, [convergence(full_size, arms_of(table.titles))])))
-        blocks.append(markdown_table(speed))
+        findings = [own for own in table.findings if own.row and own.row[0] == MINI]
+        of_mini = replace(table, rows=mini, others=[row for row in table.others if row.data == MINI], findings=findings)
+        show_gains(texts.demo, of_mini, f"--data {MINI} --notes")
     published_scores = read_toml(Others, OTHERS)
-    blocks += [*_heading(texts.anchors), markdown_table(anchors_sheet(published_scores))]
-    blocks += [*_heading(texts.costs), markdown_table(costs_sheet(published_scores))]
-    if by_others := other_metrics_sheet(table, table.rows):
-        blocks += ["## By other metrics", markdown_table(by_others)]
+    sections = [
+        (texts.controls, controls_sheet(table, texts.controls.arms, texts.controls.compared)),
+        (texts.speed, speed_sheet(full_size)),
+        (texts.anchors, anchors_sheet(published_scores)),
+        (texts.costs, costs_sheet(published_scores)),
+        (Chapter("By other metrics"), other_metrics_sheet(table, table.rows)),
+    ]
+    for heading, sheet in sections:
+        if sheet.lines:
+            blocks += _heading(heading)
+            if heading is texts.speed and (figure := convergence(full_size, arms_of(table.titles))):
+                show([figure])
+            blocks.append(markdown_table(sheet))
     if others:
         arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in others)]
         sheet = gains_sheet(table, others, "", arms, wide=True, dev=True)
-        blocks += [
-            *_heading(texts.settings),
-            markdown_table(sheet),
-            *filter(None, ["; ".join(marks_in(table, [sheet]))]),
-        ]
+        blocks += [*_heading(texts.settings), markdown_table(sheet), "; ".join(marks_in(table, [sheet]))]
         blocks.append(rerun_block(others))
     charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
     for kind, heading in {"curves": texts.curves, "layers": texts.layers}.items():  # the report has the other charts
@@ -152,7 +190,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> Tables
         if not {figure.name for figure in drawn} <= figures.keys():
             blocks += _heading(heading)
             show(drawn)
-    return TablesPage("\n\n".join(blocks) + "\n", list(figures.values()))
+    return "\n\n".join(filter(None, blocks)) + "\n", list(figures.values())
 
 
 def main_runs(collection: Collection) -> Collection:
@@ -175,7 +213,7 @@ def readme_table(table: Table) -> str:
     return "\n\n".join(filter(None, [shown, note, table.experiment.note])) + "\n"
 
 
-def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path) -> ShownChapter:
+def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> ShownChapter:
     """The chapter, filled with the published records.
 
     Args:
@@ -184,10 +222,9 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         published: The folder with the records, for a chapter that shows a file.
     """
     if not chapter.experiment:
-        file = published / chapter.file
-        content = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+        content = (read_if_there(published / chapter.file) or "").strip()
         missing = "" if content else f"```sh\n{chapter.command}\n```"
-        return ShownChapter(chapter.title, chapter.text, "", chapter.command, table=content, missing=missing)
+        return ShownChapter(chapter.title, chapter.text, "", chapter.command, blocks=[content], missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
     cells = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]
@@ -196,13 +233,10 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
-    of_scores = chapter.figure != "layers"  # scores say nothing about weights
-    sheet, findings = (
-        sheets_of(table, wide=True)[0],
-        [own for own in table.findings if own.kind not in ("empty", "seeds")],
-    )
+    (sheet,) = sheets_of(table, wide=True)
+    findings = [own for own in table.findings if own.kind not in ("empty", "seeds")]
     option = f"`python -m results.table --published --experiment {experiment.name} --notes`"
-    line = note_line(replace(table, findings=findings), [sheet], option)
+    blocks = [markdown_table(sheet), experiment.note, note_line(replace(table, findings=findings), [sheet], option)]
     return ShownChapter(
         title=experiment.title,
         text=chapter.text,
@@ -210,8 +244,7 @@ def shown_chapter(chapter: PaperChapter, collection: Collection, published: Path
         shows=shows,
         filled=f"{len(cells) - empty} of {len(cells)}",
         figures=_figures(chapter.figure, table),
-        table=markdown_table(sheet) if of_scores else experiment.note,
-        notes=list(filter(None, [experiment.note, line])) if of_scores else [],
+        blocks=[experiment.note] if chapter.figure == "layers" else blocks,  # scores say nothing about weights
         missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty and runs else "",
     )
 
@@ -220,14 +253,10 @@ def _figures(kind: str, table: Table) -> Sequence[Figure]:
     if kind == "efficiency":
         looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
         return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
-    if kind == "perplexity":
-        return gains_by_perplexity(table)
-    figure = None
     if kind == "layers":
-        figure = layer_map([(row.title, group) for row in table.rows for group in row.groups])
-    elif kind == "arms":
-        figure = arm_gains(table)
-    return [figure] if figure else []
+        layers = layer_map([(row.title, group) for row in table.rows for group in row.groups])
+        return [layers] if layers else []
+    return figures_of(table)
 
 
 def contents(chapters: Sequence[ShownChapter]) -> str:
@@ -243,7 +272,7 @@ def contents(chapters: Sequence[ShownChapter]) -> str:
 
 
 def _heading(chapter: Chapter) -> list[str]:
-    return [f"## {chapter.title}", chapter.text] if chapter.text else [f"## {chapter.title}"]
+    return [f"## {chapter.title}", chapter.text]
 
 
 def _without_baselines(rows: Sequence[Row]) -> list[Row]:
@@ -265,8 +294,8 @@ def _groups(row: Row) -> list[Group]:
     return [*borrowed, *row.groups]
 
 
-def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[str]]) -> Sheet | None:
-    """These arms, and the gain of one over another for each of the pairs; None without arms but the usual two."""
+def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[str]]) -> Sheet:
+    """These arms, and the gain of one over another for each of the pairs, in rows that have more than the usual two."""
     further = set(arms) - set(default_pair())
     rows = [row for row in table.rows if any(group.features in further for group in row.groups)]
     columns: list[Column] = [("task", "l", [row.title for row in rows]), metric_column(rows)]
@@ -275,10 +304,10 @@ def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[s
         titles = arm_titles([first, second], [group for row in rows for group in row.groups])
         header = f"{titles[second]} over {titles[first]}"
         columns += gain_columns([row.comparing(first, second) for row in rows], header)
-    return sheet_of("", columns) if rows else None
+    return sheet_of("", columns)
 
 
-def speed_sheet(rows: Sequence[Row]) -> Sheet | None:
+def speed_sheet(rows: Sequence[Row]) -> Sheet:
     """The epochs until the baseline's best dev score, of both arms; with those of runs that never reach it."""
     found = {row.title: own for row in rows if (own := speeds(row))}
     before = [statistics.fmean(speed.best for speed in own) for own in found.values()]
@@ -293,13 +322,13 @@ def speed_sheet(rows: Sequence[Row]) -> Sheet | None:
         (
             "never as good (last epoch counts)",
             "l",
-            [str(sum(speed.censored for speed in own) or EMPTY) for own in found.values()],
+            [str(sum(s.censored for s in own) or EMPTY) for own in found.values()],
         ),
     ]
-    return sheet_of("", columns) if found else None
+    return sheet_of("", columns)
 
 
-def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet | None:
+def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
     """Test scores by the metrics that are not the main one."""
     lines: list[tuple[Row, str]] = []
     for row in rows:
@@ -315,7 +344,7 @@ def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet | None:
         columns.append(
             (titles[arm], "l", [shown_score(own, own.scores_by("test", name) if own else []) for own, name in groups])
         )
-    return sheet_of("", columns) if lines else None
+    return sheet_of("", columns)
 
 
 def rerun_block(rows: Sequence[Row]) -> str:

@@ -1,1 +1,0 @@
-"""Publishing: rules for runs, and the page of published tables."""
