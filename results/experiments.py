@@ -262,11 +262,6 @@ class Experiment:
         first, second = self.compare or ("", "")
         return first, second
 
-    @property
-    def sweep_name(self) -> str:
-        """The name under which sweeps of it are listed."""
-        return sweep_name(self.name)
-
     def narrowed(self, given: Mapping[str, Sequence[str]]) -> "Experiment":
         """The cells with these values; keys that no cell names are further settings of all cells.
 

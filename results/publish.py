@@ -188,20 +188,18 @@ def _refusal(item: FoundRecord) -> str:
 
 
 def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
-    """Why the run cannot replace the published one of its name; empty if it can."""
-    if there is None or _replaces(here, there):
+    """Why the run cannot replace the published one of its name; empty if it is the same but for newer recipes."""
+    unlike = differences(there.hashed, here.hashed) if there else {}
+    if (
+        there is None
+        or not unlike
+        or (there.recipe < here.recipe and all(key.startswith("recipes.") for key in unlike))
+    ):
         return ""
     if there.recipe > here.recipe:
         return f"a run of this name with recipe {there.recipe} is published, and this run has recipe {here.recipe}"
-    keys = ", ".join(differences(there.hashed, here.hashed))
+    keys = ", ".join(unlike)
     return f"a run of this name made under other settings is published ({keys}); to replace it, delete {target.parent}"
-
-
-def _replaces(new: RunRecord, old: RunRecord) -> bool:
-    """Whether a run may replace another one of its name: it has the same settings, or differs only by newer recipes."""
-    if old.fingerprint == new.fingerprint:
-        return True
-    return old.recipe < new.recipe and all(key.startswith("recipes.") for key in differences(old.hashed, new.hashed))
 
 
 def _examples_of(record: RunRecord) -> list[str]:

@@ -17,8 +17,7 @@ from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
 from results.report.parts import Chapter, blocks_of, figures_of, load_texts, table_efficiencies
-from results.tables.fill import Selection, fill, fill_all, typed_sweep
-from results.tables.rerun_commands import commands_of, commit_of
+from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
 from results.tables.sheet import (
     EMPTY,
     Column,

@@ -47,7 +47,7 @@ from results.analysis.names import (
 from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
-from results.records.identity import EXAMPLES_NAME, FOLD, Parts, differences, flattened, looked_up, shown, without_seed
+from results.records.identity import FOLD, Parts, differences, flattened, looked_up, shown, without_seed
 from results.records.metric import Metric
 from results.records.record import RunRecord, settings_of
 from results.records.typed_json import PAPER, read_toml
@@ -147,12 +147,7 @@ class Group:
     @property
     def partial(self) -> bool:
         """Whether the runs used only part of the data: a limit, a share of the training examples, or some folds."""
-        return is_partial(self.records[0]) or self.lacks_folds
-
-    @property
-    def lacks_folds(self) -> bool:
-        """Whether the runs are on some folds of a dataset, but not on all."""
-        return FOLD in self.records[0].identity.variant
+        return is_partial(self.records[0]) or FOLD in self.records[0].identity.variant
 
     def scores_by(self, split: str, metric: str) -> list[float]:
         """The scores on a split by a metric, in the order of the seeds; empty where a run lacks it."""
@@ -295,16 +290,6 @@ class Row:
     def sign(self) -> int:
         """1 or -1 for a gain whose interval excludes 0, else 0."""
         return self.interval.sign if self.interval else 0
-
-    @property
-    def no_interval(self) -> str:
-        """Why the gain has no interval; empty if it has one, or if there is no gain."""
-        if self.pair is None or self.interval:
-            return ""
-        return (
-            f"{EXAMPLES_NAME} is missing, does not give the scores or has other test examples in the other arm, and "
-            "seeds alone need two in an arm; or all scores are equal, so that nothing says how far off the gain is"
-        )
 
     @property
     def error_cut(self) -> float | None:

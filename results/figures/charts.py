@@ -10,6 +10,7 @@ from results.analysis.interval import Interval, seed_intervals
 from results.analysis.names import load_names, metric_title
 from results.analysis.rows import Group, Row, Table, as_label, as_stem, train_fraction
 from results.breakdown import FEWEST, Kind
+from results.experiments import sweep_name
 from results.figures.drawing import (
     AXES_HEIGHT,
     AXES_LEFT,
@@ -39,7 +40,7 @@ from results.figures.drawing import (
     vertical_ticks,
     with_minus,
 )
-from results.records.record import RunRecord
+from results.records.record import RunRecord, mapping_of
 from results.tables.fill import is_measured
 
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
@@ -98,9 +99,7 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
 
 def training_examples(record: RunRecord) -> float | None:
     """How many examples the run was trained on, if its record says so."""
-    counts = record.data.get("train")
-    if not isinstance(counts, Mapping):
-        return None
+    counts = mapping_of(record.data.get("train"))
     return next((number for name in COUNTS if (number := _number(counts.get(name)))), None)
 
 
@@ -312,7 +311,7 @@ def _by_perplexity(table: Table, line: Row) -> Figure | None:
         "cards state."
     )
     title = ", ".join(filter(None, [line.title, base.old_recipe]))
-    name, text = f"{table.experiment.sweep_name}-{as_stem(f'{line.data}-{line.task}')}", f"{'; '.join(numbers)}."
+    name, text = f"{sweep_name(table.experiment.name)}-{as_stem(f'{line.data}-{line.task}')}", f"{'; '.join(numbers)}."
     return Figure(name, title, caption, AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains])
 
 
@@ -374,9 +373,8 @@ def class_runs(group: Group, metric: str) -> dict[str, list[float]]:
 
 def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
     """Class -> its scores by metric, and under "gold" the number of its examples."""
-    labels = record.details.get("labels")
-    items = labels.items() if isinstance(labels, Mapping) else []
-    return {str(name): scores for name, scores in items if isinstance(scores, Mapping)}
+    labels = mapping_of(record.details.get("labels"))
+    return {str(name): scores for name, scores in labels.items() if isinstance(scores, Mapping)}
 
 
 def class_differences(panel: Row, arms: Arms) -> Figure | None:

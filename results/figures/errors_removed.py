@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from results.analysis.interval import Interval, corrected_signs
 from results.analysis.names import default_pair, load_names, metric_title, relative_error_cut
 from results.analysis.rows import MINI, WARNED, Row, Table, arm_titles
+from results.experiments import sweep_name
 from results.figures.drawing import (
     LANE_HEIGHT,
     WIDTH,
@@ -344,7 +345,7 @@ def arm_gains(table: Table) -> Figure | None:
     ]
     title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
     text = " ".join([*numbers, "What is not listed was not run.", *below])
-    return Figure(experiment.sweep_name, title, caption, height, marks, TABLE_WIDTH, text)
+    return Figure(sweep_name(experiment.name), title, caption, height, marks, TABLE_WIDTH, text)
 
 
 def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:

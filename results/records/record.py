@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path, PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from elmo.common.files import read_json, write_json
 from results.records.environment import Environment
-from results.records.identity import FOLD, Identity, Parts, differences, fingerprint, flattened
+from results.records.identity import FOLD, Identity, Parts, differences, fingerprint, flattened, looked_up
 from results.records.metric import Metric
 from results.records.printing import printable
 from results.records.typed_json import PAPER, decode, is_number, read_toml
@@ -208,27 +208,23 @@ class RunRecord:
     @property
     def recipe(self) -> int:
         """The version of the task's recipe."""
-        recipes = self.fingerprinted.get("recipes")
-        found = recipes.get("task") if isinstance(recipes, Mapping) else None
+        found = looked_up(self.fingerprinted, "recipes.task")
         return found if isinstance(found, int) else 1
 
     def settings(self, group: str) -> Mapping[str, object]:
         """The part of the config under this key, such as "features"; empty if there is none."""
-        found = self.config.get(group)
-        return found if isinstance(found, Mapping) else {}
+        return mapping_of(self.config.get(group))
 
     @property
     def data_hashes(self) -> Mapping[str, object]:
         """Split -> the hash of its files; of joined folds, fold -> their hashes."""
-        found = self.fingerprinted.get("data")
-        return found if isinstance(found, Mapping) else {}
+        return mapping_of(self.fingerprinted.get("data"))
 
     @property
     def shipped_data(self) -> bool:
         """Whether all data files come with the suite, so that their text may be published; a hub or a path may not."""
         data = self.settings("data")
-        splits = data.get("splits")
-        named = [name for names in splits.values() for name in names] if isinstance(splits, Mapping) else []
+        named = [name for names in mapping_of(data.get("splits")).values() for name in names]
         inside = [not PurePath(str(name)).is_absolute() and ".." not in PurePath(str(name)).parts for name in named]
         only_files = data.get("hub") is None and data.get("documents") is None
         return data.get("shipped") is True and only_files and bool(named) and all(inside)
@@ -237,15 +233,14 @@ class RunRecord:
     def warnings(self) -> list[str]:
         """What the parts of the features declare about their sources, such as test data that they were trained on."""
         parts = self.settings("features")
-        frozen = parts.get("frozen")
-        every = [*parts.values(), *(frozen.values() if isinstance(frozen, Mapping) else ())]
-        found = [part.get("warning") for part in every if isinstance(part, Mapping)]
+        every = [*parts.values(), *mapping_of(parts.get("frozen")).values()]
+        found = [mapping_of(part).get("warning") for part in every]
         return [text for text in found if isinstance(text, str) and text]
 
     @property
     def data_warnings(self) -> list[str]:
         """What the run found wrong with its data: counts, texts in two splits, labels."""
-        found = [own.get("warnings") for own in self.data.values() if isinstance(own, Mapping)]
+        found = [mapping_of(own).get("warnings") for own in self.data.values()]
         return [text for own in found if isinstance(own, list) for text in own if isinstance(text, str)]
 
     @property
@@ -260,8 +255,8 @@ class RunRecord:
     @property
     def confusion(self) -> tuple[list[str], list[list[float]]] | None:
         """The classes, and the counts of test examples by gold and predicted class; None where there are none."""
-        found = self.details.get("confusion")
-        names, counts = (found.get("labels"), found.get("gold_by_predicted")) if isinstance(found, Mapping) else (0, 0)
+        found = mapping_of(self.details.get("confusion"))
+        names, counts = found.get("labels"), found.get("gold_by_predicted")
         if not isinstance(names, list) or not isinstance(counts, list) or not names or len(counts) != len(names):
             return None
         if not all(isinstance(row, list) and len(row) == len(names) and all(map(is_number, row)) for row in counts):
@@ -295,6 +290,11 @@ class RunRecord:
     def score(self) -> float:
         """The main metric of a finished run, on the test split; of a trial, on dev."""
         return self.scores[self.judged][self.metric]
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """A part of a record, which may have any shape; empty if it is no mapping."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def timestamp() -> str:

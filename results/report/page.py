@@ -27,8 +27,7 @@ from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captio
 from results.records.collect import Finding, FoundRecord
 from results.records.record import RunRecord
 from results.report.parts import CHARTS, TaskBlock, figures_of, layer_experiments
-from results.tables.fill import typed_sweep
-from results.tables.rerun_commands import commands_of, commit_of
+from results.tables.fill import commands_of, commit_of, typed_sweep
 from results.tables.sheet import (
     KINDS,
     SCORES,

@@ -17,6 +17,7 @@ from results.analysis.names import (
 )
 from results.analysis.rows import LIMITED, MINI, OLD, WARNED, Group, Row, Table, arm_titles, verdict
 from results.experiments import ArmCost, Experiment, load_experiment
+from results.records.identity import EXAMPLES_NAME
 from results.records.printing import printable
 
 EMPTY = "-"
@@ -27,6 +28,10 @@ GAIN = "gain, 95 % interval"
 LONGEST_TITLE = 25  # characters
 VERDICT = " to paper's"  # the end of the headers of verdicts
 BAND = "band: our estimate, from scores that others reached with these heads; see paper/scores.toml"
+NO_INTERVAL = (
+    f"{EXAMPLES_NAME} is missing, does not give the scores or has other test examples in the other arm, and seeds "
+    "alone need two in an arm; or all scores are equal, so that nothing says how far off the gain is"
+)
 SCORES = "scores in percent, mean±std (number of seeds)"
 MARKS = {
     MARK: f"fewer than {FEW_SEEDS} seeds",
@@ -311,10 +316,8 @@ def explanations(table: Table) -> list[str]:
     lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(names, pairs, strict=True)])
     if experiment.by_arm:
         lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.base]}")
-    reasons = defaultdict(list)
-    for row in rows:
-        reasons[row.no_interval].append(row.title)
-    lines += [f"no interval ({', '.join(own)}): {reason}" for reason, own in reasons.items() if reason]
+    if unknown := [row.title for row in rows if row.pair and not row.interval]:
+        lines.append(f"no interval ({', '.join(unknown)}): {NO_INTERVAL}")
     lines += controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
     lines += [BAND] * (table.with_paper and any(_to_band(row) != EMPTY for row in rows))
     sources = [f"{row.title}: {row.spec.source}" for row in rows if row.spec.paper and row.spec.source]

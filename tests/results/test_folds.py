@@ -13,8 +13,7 @@ from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME
 from results.records.metric import Metric, Ratio
 from results.records.record import RunError, RunRecord, read_record, write_record
-from results.tables.fill import Selection, fill_all
-from results.tables.rerun_commands import commands_of, commit_of
+from results.tables.fill import Selection, commands_of, commit_of, fill_all
 from tests.results.making import CLEAN, make_record, run_report, run_table, save
 
 # As B-cubed: precision and recall with numerators and denominators of their own.
