@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import command_parser, exit_status
-from results.analysis.names import load_names, metric_of
+from results.names import load_names, metric_of
 from results.records.collect import PUBLISHED, FoundRecord, collect
 from results.records.environment import known_commits
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions

@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
-from results.analysis.names import metric_of
-from results.analysis.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
+from results.names import metric_of
 from results.records.collect import FoundRecord
 from results.records.example_scores import GroupsUnreadable, groups_above, reads_otherwise
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable, write
 from results.tables.fill import fill_all
+from results.tables.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
 from results.tables.writers import LAYOUTS

@@ -23,7 +23,7 @@ from typing import Any
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
-from results.analysis.names import arm_title, metric_of, metric_title, old_recipe, task_title
+from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.records.collect import FoundRecord
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME

@@ -33,8 +33,8 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.analysis.names import load_names, recomputed
 from results.audit import audit
+from results.names import load_names, recomputed
 from results.records.collect import FoundRecord, collect
 from results.records.environment import known_commits
 from results.records.example_scores import (

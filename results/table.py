@@ -34,12 +34,12 @@ import sys
 from collections.abc import Sequence
 
 from elmo.common.errors import command_parser, exit_status
-from results.analysis.rows import Table
 from results.audit import audit
 from results.experiments import load_experiment, only_cells, values_of
 from results.records.collect import Finding, FoundRecord, collect
 from results.records.printing import write
 from results.tables.fill import fill, fill_all
+from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
 from results.tables.sheet import note_line, sections_of, sheets_of
 from results.tables.writers import LAYOUTS, MACHINE_FORMATS

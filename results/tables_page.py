@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.analysis.names import arm_title, default_pair, load_names, load_paper
-from results.analysis.rows import MINI, Group, Row, Table, arm_titles
 from results.experiments import HEADLINE, load_experiment, only_cells
 from results.figures.charts import convergence, layer_map, sample_efficiency, speeds
 from results.figures.drawing import Figure, arms_of, picture, published_files
 from results.figures.errors_removed import MAIN_FIGURE, errors_removed
+from results.names import arm_title, default_pair, load_names, load_paper
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import PAPER, read_toml
 from results.report.parts import Chapter, blocks_of, figures_of, load_texts, table_efficiencies
 from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
+from results.tables.rows import MINI, Group, Row, Table, arm_titles
 from results.tables.sheet import (
     EMPTY,
     Column,

@@ -16,11 +16,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from elmo.common.files import read_json
-from results.analysis.names import load_names, old_recipe, recomputed, task_title
-from results.analysis.rows import Group, Row
 from results.audit import main as audit
 from results.breakdown import break_down
 from results.experiments import HEADLINE, load_experiment, only_cells
+from results.names import load_names, old_recipe, recomputed, task_title
 from results.publish import main as publish
 from results.records.collect import collect
 from results.records.example_scores import FOLDER, groups_above, read_examples, read_predictions
@@ -28,6 +27,7 @@ from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record, settings_of
 from results.table import main as table
 from results.tables.fill import Selection, fill_all
+from results.tables.rows import Group, Row
 from results.tables_page import main_runs, readme_table
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config, group_options
@@ -194,7 +194,7 @@ def test_the_headline_stays_when_recipes_are_raised(monkeypatch):
     """Only marks are added to the scores of older recipes."""
     names = load_names()
     newer = {name: replace(task, recipe=99) for name, task in names.tasks.items()}
-    monkeypatch.setattr("results.analysis.names.load_names", lambda: replace(names, tasks=newer))
+    monkeypatch.setattr("results.names.load_names", lambda: replace(names, tasks=newer))
     headline = load_experiment(HEADLINE)
     shown = readme_table(fill_all(main_runs(collect([PUBLISHED])), Selection(headline=headline)))
     assert shown.count("°") == 2 * len(first_table()), "all rows are of an older recipe"

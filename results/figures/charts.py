@@ -6,42 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.interval import Interval, seed_intervals
-from results.analysis.names import load_names, metric_title
-from results.analysis.rows import Group, Row, Table, as_label, as_stem, train_fraction
 from results.breakdown import FEWEST, Kind
 from results.experiments import sweep_name
-from results.figures.drawing import (
-    AXES_HEIGHT,
-    AXES_LEFT,
-    BELOW,
-    LANE_HEIGHT,
-    LEFT,
-    RIGHT,
-    Area,
-    Arm,
-    Arms,
-    Box,
-    ChartLine,
-    Dot,
-    Figure,
-    Label,
-    Mark,
-    Scale,
-    arms_of,
-    both_axes,
-    fitted,
-    score_scale,
-    shown_tick,
-    spread,
-    text_width,
-    tint,
-    titled,
-    vertical_ticks,
-    with_minus,
-)
+from results.figures import drawing
+from results.names import load_names, metric_title
 from results.records.record import RunRecord, mapping_of
+from results.stats import Interval, seed_intervals
 from results.tables.fill import is_measured
+from results.tables.rows import Group, Row, Table, as_label, as_stem, train_fraction
 
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
 # is the number drawn.
@@ -56,17 +28,17 @@ def curve(record: RunRecord) -> list[tuple[float, float]]:
     return [(epoch, score) for epoch, score in points if epoch is not None and score is not None]
 
 
-def learning_curves(panel: Row, arms: Arms) -> Figure | None:
+def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
     """The mean dev score by epoch with the range of the runs, and the best epoch of each; None if no run has epochs."""
     curves = [[(record, dict(curve(record))) for record in group.runs if curve(record)] for group in panel.groups]
     points = [point for runs in curves for _, run in runs for point in run.items()]
     if not points:
         return None
-    epochs = Scale(min(x for x, _ in points), max(x for x, _ in points), AXES_LEFT, RIGHT)
-    scores = score_scale([y for _, y in points])
-    ticks = {float(round(tick)): shown_tick(round(tick)) for tick in epochs.ticks()}
-    marks = both_axes(scores, f"dev {panel.metric_title()} (%)", epochs, "epoch", ticks)
-    lines, bests, numbers = list[Mark](), list[Mark](), []  # lines are above all bands
+    epochs = drawing.Scale(min(x for x, _ in points), max(x for x, _ in points), drawing.AXES_LEFT, drawing.RIGHT)
+    scores = drawing.score_scale([y for _, y in points])
+    ticks = {float(round(tick)): drawing.shown_tick(round(tick)) for tick in epochs.ticks()}
+    marks = drawing.both_axes(scores, f"dev {panel.metric_title()} (%)", epochs, "epoch", ticks)
+    lines, bests, numbers = list[drawing.Mark](), list[drawing.Mark](), []  # lines are above all bands
     for group, runs in zip(panel.groups, curves, strict=True):
         arm = arms[group.features]
         reached_by_all = sorted(set.intersection(*(set(run) for _, run in runs))) if runs else []
@@ -81,7 +53,7 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
                 upper = [(epochs.at(epoch), scores.at(max(of_epoch))) for epoch, of_epoch in each.items()]
                 lower = [(epochs.at(epoch), scores.at(min(of_epoch))) for epoch, of_epoch in each.items()]
                 title = f"{arm.title}: range of the runs"
-                marks.append(Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title))
+                marks.append(drawing.Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title))
                 marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
         for record, run in runs:
             best = max(run, key=run.__getitem__)
@@ -94,7 +66,9 @@ def learning_curves(panel: Row, arms: Arms) -> Figure | None:
     )
     shown = [arms[group.features] for group in panel.groups]
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
-    return Figure(name, panel.title, caption, AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
+    return drawing.Figure(
+        name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown
+    )
 
 
 def training_examples(record: RunRecord) -> float | None:
@@ -137,24 +111,30 @@ def speeds(row: Row) -> list[Speed]:
     return found
 
 
-def convergence(panels: Sequence[Row], arms: Arms) -> Figure | None:
+def convergence(panels: Sequence[Row], arms: drawing.Arms) -> drawing.Figure | None:
     """Epochs until the first arm's best dev score, in both arms, a lane for each task; None without pairs of runs."""
     lanes = [(panel, pairs) for panel in panels if (pairs := speeds(panel))]
     if not lanes:
         return None
     first, second = (arms[features] for features in lanes[0][0].compared)
     most = max(epoch for _, pairs in lanes for pair in pairs for epoch in (pair.best, pair.reached))
-    scale, bottom = Scale(1, max(most, 2), LEFT + 8, RIGHT - 8, log=True), LANE_HEIGHT * len(lanes)
-    marks, numbers = vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
+    scale, bottom = (
+        drawing.Scale(1, max(most, 2), drawing.LEFT + 8, drawing.RIGHT - 8, log=True),
+        drawing.LANE_HEIGHT * len(lanes),
+    )
+    marks, numbers = drawing.vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
     for lane, (panel, pairs) in enumerate(lanes):
-        y = LANE_HEIGHT * lane + 28
+        y = drawing.LANE_HEIGHT * lane + 28
         epochs = {first: [pair.best for pair in pairs], second: [pair.reached for pair in pairs]}
         means = {arm: statistics.fmean(of_arm) for arm, of_arm in epochs.items()}
         text = " → ".join(f"{mean:.1f}" for mean in means.values())
-        marks += [Label(LEFT, y - 14, panel.title, "ink", 11), Label(RIGHT, y - 14, text, "ink", 11, "end")]
-        marks.append(ChartLine([(scale.at(mean), y) for mean in means.values()], "muted"))
+        marks += [
+            drawing.Label(drawing.LEFT, y - 14, panel.title, "ink", 11),
+            drawing.Label(drawing.RIGHT, y - 14, text, "ink", 11, "end"),
+        ]
+        marks.append(drawing.ChartLine([(scale.at(mean), y) for mean in means.values()], "muted"))
         for arm, mean in means.items():
-            marks += [Dot(scale.at(epoch), y, arm.colour, "circle", 2) for epoch in epochs[arm]]
+            marks += [drawing.Dot(scale.at(epoch), y, arm.colour, "circle", 2) for epoch in epochs[arm]]
             marks.append(arm.dot(scale.at(mean), y, title=f"{arm.title}: {mean:.1f}"))
         never = sum(pair.censored for pair in pairs)
         numbers.append(f"{panel.title}: {text} ({len(pairs)} pairs of runs{f', {never} never' * bool(never)})")
@@ -164,7 +144,9 @@ def convergence(panels: Sequence[Row], arms: Arms) -> Figure | None:
         "with its last epoch."
     )
     text = f"{'; '.join(numbers)}."
-    return Figure("convergence", title, caption, bottom + BELOW, marks, numbers=text, legend=[first, second])
+    return drawing.Figure(
+        "convergence", title, caption, bottom + drawing.BELOW, marks, numbers=text, legend=[first, second]
+    )
 
 
 @dataclass(frozen=True)
@@ -219,7 +201,7 @@ def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> 
     return all(abs(count - own / share * most) <= 1 for own, count in sizes)
 
 
-def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
+def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
     """Test score by the number of training examples, on a logarithmic scale: the paper's Figure 1.
 
     A line ends where the recipe changes, and sizes with runs of an older recipe have a star.
@@ -227,10 +209,10 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     panel = sizes.row
     groups = [group for points in sizes.series.values() for _, group in points]
     mixed = len({group.recipe for group in groups}) > 1
-    arms = titled(arms, groups, recipes=not mixed)
+    arms = drawing.titled(arms, groups, recipes=not mixed)
     values = sorted({size for points in sizes.series.values() for size, _ in points})
-    across = Scale(values[0], values[-1], AXES_LEFT + 10, RIGHT - 14, log=True)
-    scale = score_scale([score for group in groups for score in group.scores])
+    across = drawing.Scale(values[0], values[-1], drawing.AXES_LEFT + 10, drawing.RIGHT - 14, log=True)
+    scale = drawing.score_scale([score for group in groups for score in group.scores])
     metric = metric_title(groups[0].metric, groups[0].records[0])
     digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
     counted = sizes.unit == "training examples"
@@ -238,7 +220,7 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
     old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
     star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
     texts |= {size: f"{texts[size]}*" for size in old if star}
-    marks = both_axes(scale, f"test {metric} (%)", across, f"{sizes.unit} (log){star}", texts)
+    marks = drawing.both_axes(scale, f"test {metric} (%)", across, f"{sizes.unit} (log){star}", texts)
     numbers = []
     for features, points in sizes.series.items():
         arm = arms[features]
@@ -249,22 +231,24 @@ def sample_efficiency(sizes: Efficiency, arms: Arms) -> Figure:
             x = across.at(size)
             for score in group.scores:
                 title = f"{arm.title}: {score:.2f}"
-                marks.append(Dot(x, scale.at(score), arm.colour, "circle", 2, title=title))
+                marks.append(drawing.Dot(x, scale.at(score), arm.colour, "circle", 2, title=title))
             title = f"{arm.title}, {texts[size]}: {group.mean:.2f} ({len(group.records)} seeds)"
             marks.append(arm.dot(x, scale.at(group.mean), title=title))
         means = ", ".join(f"{texts[size]}: {group.mean:.1f}" for size, group in points)
         numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
     caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
     name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
-    return Figure(name, panel.title, caption, AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown)
+    return drawing.Figure(
+        name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown
+    )
 
 
-def gains_by_perplexity(table: Table) -> list[Figure]:
+def gains_by_perplexity(table: Table) -> list[drawing.Figure]:
     """A panel for each task with runs of two biLMs or more whose perplexity is known, and of the first arm compared."""
     return [figure for line in table.rows if (figure := _by_perplexity(table, line))]
 
 
-def _by_perplexity(table: Table, line: Row) -> Figure | None:
+def _by_perplexity(table: Table, line: Row) -> drawing.Figure | None:
     base, base_title = line.group(table.base), table.titles[table.base]
     if base is None:
         return None
@@ -280,30 +264,32 @@ def _by_perplexity(table: Table, line: Row) -> Figure | None:
     perplexities = [known[arm].mean for arm in gains]
     margin = 1.02 * (max(perplexities) / min(perplexities)) ** 0.1
     # Lower perplexities, of better biLMs, are at the right.
-    across = Scale(min(perplexities) / margin, max(perplexities) * margin, RIGHT, AXES_LEFT, log=True)
-    up = score_scale([gain for of_arm in gains.values() for gain in of_arm] + of_base, zero=True)
+    across = drawing.Scale(
+        min(perplexities) / margin, max(perplexities) * margin, drawing.RIGHT, drawing.AXES_LEFT, log=True
+    )
+    up = drawing.score_scale([gain for of_arm in gains.values() for gain in of_arm] + of_base, zero=True)
     metric = metric_title(base.metric, base.records[0])
     up_title = f"gain in {line.spec.split} {metric} over {base_title} (points)"
-    ticks = {tick: shown_tick(tick) for tick in across.ticks()}
-    marks = both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
+    ticks = {tick: drawing.shown_tick(tick) for tick in across.ticks()}
+    marks = drawing.both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
     low, zero, high = up.at(min(of_base)), up.at(0), up.at(max(of_base))
-    band = [(AXES_LEFT, low), (RIGHT, low), (RIGHT, high), (AXES_LEFT, high)]
+    band = [(drawing.AXES_LEFT, low), (drawing.RIGHT, low), (drawing.RIGHT, high), (drawing.AXES_LEFT, high)]
     name = f"{base_title} ({len(of_base)})"
     marks += [
-        Area(band, "grey", opacity=0.2, title=name),
-        ChartLine([(AXES_LEFT, zero), (RIGHT, zero)], "grey", title=name),
-        Label(RIGHT - 4, zero + 13, name, "muted", 11, "end"),
+        drawing.Area(band, "grey", opacity=0.2, title=name),
+        drawing.ChartLine([(drawing.AXES_LEFT, zero), (drawing.RIGHT, zero)], "grey", title=name),
+        drawing.Label(drawing.RIGHT - 4, zero + 13, name, "muted", 11, "end"),
     ]
-    looks, numbers = arms_of({arm: f"{table.titles[arm]} ({len(of_arm)})" for arm, of_arm in gains.items()}), []
+    looks, numbers = drawing.arms_of({arm: f"{table.titles[arm]} ({len(of_arm)})" for arm, of_arm in gains.items()}), []
     for arm in gains:
         look, perplexity, mean = looks[arm], known[arm], statistics.fmean(gains[arm])
         runs = ", ".join(f"{gain:+.2f}" for gain in gains[arm])
         text = f"perplexity {perplexity.mean:.2f} ({perplexity.unknown:.2f} % of the words are <UNK>)"
-        text = with_minus(f"{text}, gain {mean:+.2f} ({len(gains[arm])} runs: {runs})")
+        text = drawing.with_minus(f"{text}, gain {mean:+.2f} ({len(gains[arm])} runs: {runs})")
         numbers.append(f"{table.titles[arm]}: {text}")
         x, ys = across.at(perplexity.mean), [up.at(gain) for gain in gains[arm]]
         marks += [look.line([(x, max(ys)), (x, min(ys))], 1.5)]
-        marks += [Dot(x, y, look.colour, "circle", 2, title=numbers[-1]) for y in ys]
+        marks += [drawing.Dot(x, y, look.colour, "circle", 2, title=numbers[-1]) for y in ys]
         marks.append(look.dot(x, up.at(mean), title=numbers[-1]))
     caption = (
         f"Large marks: mean gain of a biLM; dots: its runs (in brackets: their number); band: {base_title}'s own runs "
@@ -312,7 +298,9 @@ def _by_perplexity(table: Table, line: Row) -> Figure | None:
     )
     title = ", ".join(filter(None, [line.title, base.old_recipe]))
     name, text = f"{sweep_name(table.experiment.name)}-{as_stem(f'{line.data}-{line.task}')}", f"{'; '.join(numbers)}."
-    return Figure(name, title, caption, AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains])
+    return drawing.Figure(
+        name, title, caption, drawing.AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains]
+    )
 
 
 @dataclass(frozen=True)
@@ -333,14 +321,14 @@ class _Gain:
     @property
     def text(self) -> str:
         between = f", {self.interval.low:+.1f} to {self.interval.high:+.1f}" if self.interval else ""
-        return with_minus(f"{self.after - self.before:+.1f}{between}")
+        return drawing.with_minus(f"{self.after - self.before:+.1f}{between}")
 
     @property
     def numbers(self) -> str:
         return f"{self.name}{self.count}: {self.before:.1f} to {self.after:.1f}, {self.text}"
 
 
-def kind_gains(panel: Row, kinds: Sequence[Kind], arms: Arms) -> Figure:
+def kind_gains(panel: Row, kinds: Sequence[Kind], arms: drawing.Arms) -> drawing.Figure:
     """The gain on each kind of test examples with its 95 % interval; kinds of one distinction below its name."""
     gains: dict[str, list[_Gain]] = {}
     for kind in kinds:
@@ -377,7 +365,7 @@ def _classes(record: RunRecord) -> dict[str, Mapping[str, object]]:
     return {str(name): scores for name, scores in labels.items() if isinstance(scores, Mapping)}
 
 
-def class_differences(panel: Row, arms: Arms) -> Figure | None:
+def class_differences(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
     """The gain of each class with its 95 % interval over seeds; None if the compared arms have no classes.
 
     Classes with few test examples are left out, as kinds of examples are.
@@ -406,35 +394,35 @@ def class_differences(panel: Row, arms: Arms) -> Figure | None:
 
 
 def _gains_figure(
-    name: str, title: str, caption: str, gains: Mapping[str, Sequence[_Gain]], metric: str, arm: Arm
-) -> Figure:
+    name: str, title: str, caption: str, gains: Mapping[str, Sequence[_Gain]], metric: str, arm: drawing.Arm
+) -> drawing.Figure:
     """A line for each gain, below the name of its distinction if it has one."""
     each = [gain for of_name in gains.values() for gain in of_name]
-    scale = spread([end for gain in each for end in gain.ends], LEFT, RIGHT, zero=True)
-    marks, numbers, y = list[Mark](), list[str](), 0.0
+    scale = drawing.spread([end for gain in each for end in gain.ends], drawing.LEFT, drawing.RIGHT, zero=True)
+    marks, numbers, y = list[drawing.Mark](), list[str](), 0.0
     for distinction, of_name in gains.items():
         if distinction:
             y += 18
-            marks.append(Label(LEFT, y, distinction, "ink", 12, bold=True))
+            marks.append(drawing.Label(drawing.LEFT, y, distinction, "ink", 12, bold=True))
         numbers.append(f"{distinction}: " * bool(distinction) + "; ".join(gain.numbers for gain in of_name))
         for gain in of_name:
             sure = gain.interval is not None and gain.interval.sign != 0
-            room = RIGHT - LEFT - text_width(gain.count + gain.text, 11) - 8
+            room = drawing.RIGHT - drawing.LEFT - drawing.text_width(gain.count + gain.text, 11) - 8
             marks += [
-                ChartLine([(scale.at(0), y + 19), (scale.at(0), y + 29)], "muted"),
-                Label(LEFT, y + 16, fitted(gain.name, room, 11) + gain.count, "ink", 11),
-                Label(RIGHT, y + 16, gain.text, "ink" if sure else "muted", 11, "end", sure),
+                drawing.ChartLine([(scale.at(0), y + 19), (scale.at(0), y + 29)], "muted"),
+                drawing.Label(drawing.LEFT, y + 16, drawing.fitted(gain.name, room, 11) + gain.count, "ink", 11),
+                drawing.Label(drawing.RIGHT, y + 16, gain.text, "ink" if sure else "muted", 11, "end", sure),
             ]
             if gain.interval:
                 line = [(scale.at(end), y + 24) for end in gain.ends]
-                marks.append(ChartLine(line, arm.colour, 3, "" if sure else "3 3", title=gain.numbers))
+                marks.append(drawing.ChartLine(line, arm.colour, 3, "" if sure else "3 3", title=gain.numbers))
             marks.append(
-                Dot(scale.at(gain.after - gain.before), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers)
+                drawing.Dot(scale.at(gain.after - gain.before), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers)
             )
             y += 30
         y += 6
-    marks = [*vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
-    return Figure(name, title, caption, y + BELOW, marks, numbers=". ".join(numbers) + ".")
+    marks = [*drawing.vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
+    return drawing.Figure(name, title, caption, y + drawing.BELOW, marks, numbers=". ".join(numbers) + ".")
 
 
 def layer_name(index: int, layers: int) -> str:
@@ -458,7 +446,7 @@ def layer_map(
     groups: Sequence[tuple[str, Group]],
     name: str = "layer-weights",
     title: str = "Figure 2: weights of the layers",
-) -> Figure | None:
+) -> drawing.Figure | None:
     """The weight of each layer at each place, the paper's Figure 2; None without learned mixes.
 
     Args:
@@ -478,14 +466,14 @@ def layer_map(
         for place, (runs, _) in by_place.items():
             layers[place] = max(layers.get(place, 0), len(runs[0]))
     gap, top, height = 10.0, 34.0, 46.0
-    width = (RIGHT - LEFT - gap * (len(layers) - 1)) / sum(layers.values())
-    marks, numbers, left = list[Mark](), list[str](), LEFT
+    width = (drawing.RIGHT - drawing.LEFT - gap * (len(layers) - 1)) / sum(layers.values())
+    marks, numbers, left = list[drawing.Mark](), list[str](), drawing.LEFT
     for place, count in layers.items():
-        heading = fitted(place, count * width)
-        marks.append(Label(left + count * width / 2, 11, heading, "ink", 12, "middle", bold=True))
+        heading = drawing.fitted(place, count * width)
+        marks.append(drawing.Label(left + count * width / 2, 11, heading, "ink", 12, "middle", bold=True))
         for layer in range(count):
-            shown = fitted(layer_name(layer, count), width, 9)
-            marks.append(Label(left + (layer + 0.5) * width, 26, shown, "muted", 9, "middle"))
+            shown = drawing.fitted(layer_name(layer, count), width, 9)
+            marks.append(drawing.Label(left + (layer + 0.5) * width, 26, shown, "muted", 9, "middle"))
         for number, (lane, _, by_place) in enumerate(lanes):
             runs, gamma = by_place.get(place, ([], 0.0))
             y = top + number * height + 18
@@ -494,16 +482,19 @@ def layer_map(
                 text = f"{lane}, {place}, {layer_name(layer, len(runs[0]))}: {mean:.3f}"
                 numbers.append(text)
                 text += f", runs {min(each):.3f} to {max(each):.3f}, gamma {gamma:.2f}"
-                marks.append(Box(x + 1, y, width - 2, 22, "blue", opacity=tint(mean), title=text))
-                bold, shown = mean > 1 / len(runs[0]), fitted(f"{mean:.2f}", width, 11)
-                marks.append(Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))
+                marks.append(drawing.Box(x + 1, y, width - 2, 22, "blue", opacity=drawing.tint(mean), title=text))
+                bold, shown = mean > 1 / len(runs[0]), drawing.fitted(f"{mean:.2f}", width, 11)
+                marks.append(drawing.Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))
         left += count * width + gap
     for number, (lane, group, _) in enumerate(lanes):
         y, count_text = top + number * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
-        room = RIGHT - LEFT - text_width(count_text, 11) - 8
-        marks += [Label(LEFT, y, fitted(lane, room), "ink", 12), Label(RIGHT, y, count_text, "muted", 11, "end")]
+        room = drawing.RIGHT - drawing.LEFT - drawing.text_width(count_text, 11) - 8
+        marks += [
+            drawing.Label(drawing.LEFT, y, drawing.fitted(lane, room), "ink", 12),
+            drawing.Label(drawing.RIGHT, y, count_text, "muted", 11, "end"),
+        ]
     caption = "Weight of each layer after the softmax, mean over runs; bold: above an even share."
-    return Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
+    return drawing.Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
 
 
 def _number(value: object) -> float | None:

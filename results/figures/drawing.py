@@ -13,9 +13,9 @@ from html import escape
 from itertools import pairwise
 from typing import Literal
 
-from results.analysis.names import Shape, common_title, load_names
-from results.analysis.rows import Group
+from results.names import Shape, common_title, load_names
 from results.records.printing import printable_on_pages, without_markup
+from results.tables.rows import Group
 
 WIDTH = 360.0
 Point = tuple[float, float]

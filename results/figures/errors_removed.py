@@ -4,36 +4,16 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.interval import Interval, corrected_signs
-from results.analysis.names import default_pair, load_names, metric_title, relative_error_cut
-from results.analysis.rows import MINI, WARNED, Row, Table, arm_titles
 from results.experiments import sweep_name
-from results.figures.drawing import (
-    LANE_HEIGHT,
-    WIDTH,
-    Arm,
-    Arms,
-    ChartLine,
-    Dot,
-    Figure,
-    Label,
-    Mark,
-    Scale,
-    arms_of,
-    fitted,
-    legend,
-    shown_tick,
-    spread,
-    text_width,
-    vertical_ticks,
-    with_minus,
-    with_notes,
-)
+from results.figures import drawing
+from results.names import default_pair, load_names, metric_title, relative_error_cut
+from results.stats import Interval, corrected_signs
+from results.tables.rows import MINI, WARNED, Row, Table, arm_titles
 from results.tables.sheet import FEW_SEEDS_NOTE, MARK, arms_title, shown_interval, shown_milliseconds, shown_parameters
 
 MAIN_FIGURE = "errors-removed"
 AXIS = "share of the baseline's errors removed (%)"
-PAPER = Arm("the paper", "ink", "circle")  # hollow
+PAPER = drawing.Arm("the paper", "ink", "circle")  # hollow
 NO_BREAK = "\N{NO-BREAK SPACE}"
 EPOCHS = "trainer.epochs"
 HEADER = 24.0  # pixels above the first comparison
@@ -47,13 +27,13 @@ NAMES_WIDTH = 188.0  # pixels at the left, for names and costs
 class _Value:
     """The share of errors that one arm removes, in percent, and how it is drawn."""
 
-    arm: Arm
+    arm: drawing.Arm
     share: float
     hollow: bool = False
     few_seeds: bool = False
 
     def __str__(self) -> str:
-        share = with_minus(f"{self.share:.1f} %")
+        share = drawing.with_minus(f"{self.share:.1f} %")
         return f"{self.arm.title} {share}{MARK * self.few_seeds}"
 
 
@@ -78,7 +58,7 @@ class _Comparison:
     def shown_share(self) -> str:
         """The share with its interval, as text."""
         between = shown_interval(self.interval, sign="-")
-        return with_minus(f"{self.main.share:.1f} %" + f" ({between})" * bool(between))
+        return drawing.with_minus(f"{self.main.share:.1f} %" + f" ({between})" * bool(between))
 
     @property
     def numbers(self) -> str:
@@ -101,12 +81,14 @@ class _Layout:
 
 
 WIDE = _Layout(width=820, left=244, right=664, first=16, second=32, lane=50, names=208)
-PHONE = _Layout(width=WIDTH, left=12, right=WIDTH - 12, first=53, second=69, lane=86, names=WIDTH - 130)
+PHONE = _Layout(
+    width=drawing.WIDTH, left=12, right=drawing.WIDTH - 12, first=53, second=69, lane=86, names=drawing.WIDTH - 130
+)
 
 
 def errors_removed(
     panels: Sequence[Row], compared: tuple[str, str], main_arms: Mapping[str, str] | None = None
-) -> Figure | None:
+) -> drawing.Figure | None:
     """The figure with its narrow form, of the panels that have both arms; None if there are none.
 
     Marks are drawn for the second arm, the paper, and those other arms whose looks are in names.toml.
@@ -121,7 +103,7 @@ def errors_removed(
     groups = [group for panel in panels for group in (*panel.groups, *(panel.pair or ()))]
     titles = arm_titles(features, groups)
     first, second = (titles[arm] for arm in compared)
-    arms = arms_of(titles | {compared[1]: second.removeprefix("+ ")})
+    arms = drawing.arms_of(titles | {compared[1]: second.removeprefix("+ ")})
     lanes = [lane for panel in panels if (lane := _comparison(panel, arms, compared))]
     if not lanes:
         return None
@@ -135,7 +117,7 @@ def errors_removed(
     below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
     numbers = " ".join([*(lane.numbers for lane in lanes), *(f"{note}." for note in notes)])
     wide, narrow = (
-        Figure(
+        drawing.Figure(
             f"{MAIN_FIGURE}{'-mini' * mini}{'-phone' * (layout is PHONE)}",
             "Mini data: " * mini + _finding(lanes),
             caption,
@@ -148,7 +130,7 @@ def errors_removed(
     return replace(wide, narrow=narrow)
 
 
-def _comparison(panel: Row, arms: Arms, compared: tuple[str, str]) -> _Comparison | None:
+def _comparison(panel: Row, arms: drawing.Arms, compared: tuple[str, str]) -> _Comparison | None:
     """What is drawn of a panel; None if it does not have both arms, or no errors to remove."""
     row, pair, share = panel, panel.pair, panel.error_cut
     if pair is None or share is None:
@@ -207,21 +189,28 @@ def _listed(names: Sequence[str]) -> str:
 
 def _drawn(
     lanes: Sequence[_Comparison], layout: _Layout, scores_header: str, below: Sequence[str]
-) -> tuple[float, list[Mark]]:
+) -> tuple[float, list[drawing.Mark]]:
     """Height and marks, with these lines below the axis."""
     low, high = _limits(lanes)
-    scale = Scale(low, high, layout.left, layout.right)
+    scale = drawing.Scale(low, high, layout.left, layout.right)
     outside = [f"{lane.name}: {value}" for lane in lanes for value in lane.others if not low <= value.share <= high]
     below = [*below, *([f"Off the scale: {'; '.join(outside)}"] if outside else [])]
     marks = _legend(lanes, layout.width)
-    top = max(mark.y for mark in marks if isinstance(mark, Label)) + HEADER
+    top = max(mark.y for mark in marks if isinstance(mark, drawing.Label)) + HEADER
     bottom = top + layout.lane * len(lanes)
-    marks.append(Label(layout.width - 8, top - 4, fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"))
-    marks += [Label(scale.at(tick), bottom + 16, shown_tick(tick), "muted", 11, "middle") for tick in scale.ticks()]
-    marks.append(Label((layout.left + layout.right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
+    marks.append(
+        drawing.Label(
+            layout.width - 8, top - 4, drawing.fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"
+        )
+    )
+    marks += [
+        drawing.Label(scale.at(tick), bottom + 16, drawing.shown_tick(tick), "muted", 11, "middle")
+        for tick in scale.ticks()
+    ]
+    marks.append(drawing.Label((layout.left + layout.right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     for number, lane in enumerate(lanes):
         marks += _lane(lane, layout, scale, top + number * layout.lane)
-    return with_notes(marks, bottom + 54, below, layout.width)
+    return drawing.with_notes(marks, bottom + 54, below, layout.width)
 
 
 def _limits(lanes: Sequence[_Comparison]) -> tuple[float, float]:
@@ -234,13 +223,13 @@ def _limits(lanes: Sequence[_Comparison]) -> tuple[float, float]:
     inside = [v.share for lane in lanes for v in lane.others if low - near <= v.share <= high + near]
     low, high = min([low, *inside]), max([high, *inside])
     margin = (high - low) * 0.04 or 1.0
-    first, second, *_ = Scale(low - margin, high + margin, 0, 1).ticks()
+    first, second, *_ = drawing.Scale(low - margin, high + margin, 0, 1).ticks()
     if low < 0 <= first:  # so that what is left of zero has a number
         low = min(low, first - (second - first))
     return low - margin, high + margin
 
 
-def _legend(lanes: Sequence[_Comparison], width: float) -> list[Mark]:
+def _legend(lanes: Sequence[_Comparison], width: float) -> list[drawing.Mark]:
     """All that is drawn: the main arm first, then the paper."""
     main = lanes[0].main.arm
     others = {value.arm: "hollow" if value.hollow else "dot" for lane in lanes for value in lane.others}
@@ -248,21 +237,21 @@ def _legend(lanes: Sequence[_Comparison], width: float) -> list[Mark]:
         entries = [(replace(main, title=f"{main.title}, 95 % interval"), "interval")]
     else:
         entries = [(main, "dot")]
-    return legend([*entries, *sorted(others.items(), key=lambda item: item[1] != "hollow")], width)
+    return drawing.legend([*entries, *sorted(others.items(), key=lambda item: item[1] != "hollow")], width)
 
 
-def _lane(lane: _Comparison, layout: _Layout, scale: Scale, top: float) -> list[Mark]:
+def _lane(lane: _Comparison, layout: _Layout, scale: drawing.Scale, top: float) -> list[drawing.Mark]:
     """The texts and marks of one comparison."""
     end = layout.width - 8
-    marks: list[Mark] = [ChartLine([(8, top), (end, top)], "grid", 1)]
+    marks: list[drawing.Mark] = [drawing.ChartLine([(8, top), (end, top)], "grid", 1)]
     for tick in scale.ticks():  # only behind the marks: names may be above them
         line = [(scale.at(tick), top + layout.first - 14), (scale.at(tick), top + layout.lane)]
-        marks.append(ChartLine(line, "grid" if tick else "muted", 1 if tick else 1.5))
+        marks.append(drawing.ChartLine(line, "grid" if tick else "muted", 1 if tick else 1.5))
     marks += [
-        Label(8, top + 20, fitted(lane.name, layout.names, 13), "ink", 13, bold=True),
-        Label(8, top + 36, fitted(lane.below, layout.names, 11), "muted", 11),
-        Label(end, top + 20, lane.scores, "ink", 13, "end", bold=True),
-        Label(end, top + 36, lane.shown_share, "muted", 11, "end"),
+        drawing.Label(8, top + 20, drawing.fitted(lane.name, layout.names, 13), "ink", 13, bold=True),
+        drawing.Label(8, top + 36, drawing.fitted(lane.below, layout.names, 11), "muted", 11),
+        drawing.Label(end, top + 20, lane.scores, "ink", 13, "end", bold=True),
+        drawing.Label(end, top + 36, lane.shown_share, "muted", 11, "end"),
     ]
     first, second = top + layout.first, top + layout.second
     if lane.interval:
@@ -309,7 +298,7 @@ class _Cell:
         return [value for value in (self.ours, self.published, *ends) if value is not None]
 
 
-def arm_gains(table: Table) -> Figure | None:
+def arm_gains(table: Table) -> drawing.Figure | None:
     """The figure; None if the table has no costs, or fewer than three arms with runs."""
     experiment, base = table.experiment, table.base
     lines = [line for line in table.rows if (first := line.group(base)) and line.groups != [first]]
@@ -345,7 +334,7 @@ def arm_gains(table: Table) -> Figure | None:
     ]
     title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
     text = " ".join([*numbers, "What is not listed was not run.", *below])
-    return Figure(sweep_name(experiment.name), title, caption, height, marks, TABLE_WIDTH, text)
+    return drawing.Figure(sweep_name(experiment.name), title, caption, height, marks, TABLE_WIDTH, text)
 
 
 def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
@@ -368,7 +357,7 @@ def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
         label = f"({published:.1f})"
     elif first and group and first.recipe != group.recipe:
         label = f"recipe {group.recipe}"
-    return _Cell(ours, interval, sign, published, with_minus(label), with_minus(", ".join(words)))
+    return _Cell(ours, interval, sign, published, drawing.with_minus(label), drawing.with_minus(", ".join(words)))
 
 
 def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> list[str]:
@@ -384,60 +373,69 @@ def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> li
 
 def _lanes_by_task(
     lanes: Mapping[str, Sequence[_Cell]], costs: Mapping[str, str], tasks: Sequence[str], below: Sequence[str]
-) -> tuple[float, list[Mark]]:
+) -> tuple[float, list[drawing.Mark]]:
     """Height and marks: a lane for each arm, and a plot for each task, all on one scale."""
     cells = [cell for own in lanes.values() for cell in own]
     kinds = [
-        (Arm("ours, 95 % interval", "blue", "circle"), "interval", any(cell.sign for cell in cells)),
+        (drawing.Arm("ours, 95 % interval", "blue", "circle"), "interval", any(cell.sign for cell in cells)),
         (
-            Arm("not beyond noise", "grey", "circle"),
+            drawing.Arm("not beyond noise", "grey", "circle"),
             "interval",
             any(cell.ours is not None and not cell.sign for cell in cells),
         ),
-        (Arm("published by others", "ink", "circle"), "hollow", any(cell.published is not None for cell in cells)),
+        (
+            drawing.Arm("published by others", "ink", "circle"),
+            "hollow",
+            any(cell.published is not None for cell in cells),
+        ),
     ]
-    marks = legend([(arm, kind) for arm, kind, is_drawn in kinds if is_drawn], TABLE_WIDTH)
+    marks = drawing.legend([(arm, kind) for arm, kind, is_drawn in kinds if is_drawn], TABLE_WIDTH)
     each = (TABLE_WIDTH - NAMES_WIDTH - 8) / len(tasks)
     headings = [textwrap.wrap(task, int((each - 8) / (0.62 * 11))) for task in tasks]
-    top = 20 + max(mark.y for mark in marks if isinstance(mark, Dot)) + 14 * max(map(len, headings))
-    bottom = top + LANE_HEIGHT * len(lanes)
+    top = 20 + max(mark.y for mark in marks if isinstance(mark, drawing.Dot)) + 14 * max(map(len, headings))
+    bottom = top + drawing.LANE_HEIGHT * len(lanes)
     values = [value for cell in cells for value in cell.values]
     scales = [
-        spread(values, NAMES_WIDTH + each * i + 12, NAMES_WIDTH + each * (i + 1), zero=True) for i in range(len(tasks))
+        drawing.spread(values, NAMES_WIDTH + each * i + 12, NAMES_WIDTH + each * (i + 1), zero=True)
+        for i in range(len(tasks))
     ]
     for heading, scale in zip(headings, scales, strict=True):
         for i, line in enumerate(reversed(heading)):
-            marks.append(Label(scale.start, top - 8 - 14 * i, line, "ink", 11, bold=True))
-        marks += vertical_ticks(scale, top, bottom)
+            marks.append(drawing.Label(scale.start, top - 8 - 14 * i, line, "ink", 11, bold=True))
+        marks += drawing.vertical_ticks(scale, top, bottom)
     for number, (name, own) in enumerate(lanes.items()):
-        y = top + LANE_HEIGHT * number
-        marks.append(ChartLine([(8, y), (TABLE_WIDTH - 8, y)], "grid", 1))
-        marks.append(Label(8, y + 16, fitted(name, NAMES_WIDTH - 8, 13), "ink", 13, bold=True))
-        marks.append(Label(8, y + 30, costs.get(name, "not measured"), "muted", 11))
+        y = top + drawing.LANE_HEIGHT * number
+        marks.append(drawing.ChartLine([(8, y), (TABLE_WIDTH - 8, y)], "grid", 1))
+        marks.append(drawing.Label(8, y + 16, drawing.fitted(name, NAMES_WIDTH - 8, 13), "ink", 13, bold=True))
+        marks.append(drawing.Label(8, y + 30, costs.get(name, "not measured"), "muted", 11))
         for task, cell, scale in zip(tasks, own, scales, strict=True):
             marks += _cell_marks(cell, scale, y, f"{name}, {task}: {cell.words}")
-    marks.append(Label((NAMES_WIDTH + TABLE_WIDTH) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
+    marks.append(drawing.Label((NAMES_WIDTH + TABLE_WIDTH) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     empty = ["Empty: the experiment has no such runs."] * any(not cell.label for cell in cells)
-    return with_notes(marks, bottom + 54, [*empty, *below], TABLE_WIDTH)
+    return drawing.with_notes(marks, bottom + 54, [*empty, *below], TABLE_WIDTH)
 
 
-def _cell_marks(cell: _Cell, scale: Scale, y: float, title: str) -> list[Mark]:
+def _cell_marks(cell: _Cell, scale: drawing.Scale, y: float, title: str) -> list[drawing.Mark]:
     """The marks of one arm on one task, with the number above them."""
     value = cell.published if cell.ours is None else cell.ours
     if value is None:
-        x = min(scale.at(0) + 5, scale.end - text_width(cell.label, 11))
-        return [Label(x, y + 22, cell.label, "muted", 11)] if cell.label else []
-    marks: list[Mark] = []
+        x = min(scale.at(0) + 5, scale.end - drawing.text_width(cell.label, 11))
+        return [drawing.Label(x, y + 22, cell.label, "muted", 11)] if cell.label else []
+    marks: list[drawing.Mark] = []
     if cell.published is not None:
-        marks.append(Dot(scale.at(cell.published), y + 25, "ink", "circle", hollow=True, title=title))
+        marks.append(drawing.Dot(scale.at(cell.published), y + 25, "ink", "circle", hollow=True, title=title))
     if cell.ours is not None:
         colour = "blue" if cell.sign else "grey"
         if cell.interval:
-            marks.append(ChartLine([(scale.at(end), y + 25) for end in cell.interval.ends], colour, 2.5, title=title))
-        marks.append(Dot(scale.at(cell.ours), y + 25, colour, "circle", title=title))
-    half, zero = text_width(cell.label, 11) / 2, scale.at(0)  # on its side of the line at zero
+            marks.append(
+                drawing.ChartLine([(scale.at(end), y + 25) for end in cell.interval.ends], colour, 2.5, title=title)
+            )
+        marks.append(drawing.Dot(scale.at(cell.ours), y + 25, colour, "circle", title=title))
+    half, zero = drawing.text_width(cell.label, 11) / 2, scale.at(0)  # on its side of the line at zero
     x = max(scale.at(value), zero + half + 2) if value >= 0 else min(scale.at(value), zero - half - 2)
     return [
         *marks,
-        Label(min(x, scale.end - half), y + 15, cell.label, "muted" if cell.ours is None else "ink", 11, "middle"),
+        drawing.Label(
+            min(x, scale.end - half), y + 15, cell.label, "muted" if cell.ours is None else "ink", 11, "middle"
+        ),
     ]

@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
-from results.analysis.rows import Table
 from results.experiments import load_experiment, only_cells
 from results.figures.drawing import Figure, standalone_svg
 from results.records.printing import write
@@ -35,6 +34,7 @@ from results.report.parts import (
     table_efficiencies,
 )
 from results.tables.fill import fill_all
+from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
 
 DEFAULT_OUT = Path("results", "report.html")

@@ -11,23 +11,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from elmo.common.progress import duration
-from results.analysis.names import (
-    arm_title,
-    load_names,
-    metric_title,
-    old_recipe,
-    settings_title,
-    sort_key,
-    task_name,
-    task_title,
-)
-from results.analysis.rows import Group, Row, Table, arm_titles, verdict
+from results import names
 from results.experiments import Experiment
 from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch
 from results.records.collect import Finding, FoundRecord
 from results.records.record import RunRecord
 from results.report.parts import CHARTS, TaskBlock, figures_of, layer_experiments
 from results.tables.fill import commands_of, commit_of, typed_sweep
+from results.tables.rows import Group, Row, Table, arm_titles, verdict
 from results.tables.sheet import (
     KINDS,
     SCORES,
@@ -83,7 +74,7 @@ def page(
         about: What the page was made from.
     """
     tasks: dict[str, dict[str, TaskBlock]] = {}  # task -> anchor -> block
-    order = sorted(blocks, key=lambda block: sort_key(block.panel.task, load_names().tasks))
+    order = sorted(blocks, key=lambda block: names.sort_key(block.panel.task, names.load_names().tasks))
     for number, block in enumerate(order):
         tasks.setdefault(block.panel.task, {})[f"task-{number}"] = block
     failed = [item for item in about.records if item.record.status == "failed"]
@@ -96,7 +87,11 @@ def page(
         _section("Runs", _runs(about), "runs"),
     ]
     first, second = summary.compared
-    title = load_names().question if summary.with_paper else f"{summary.titles[second]} against {summary.titles[first]}"
+    title = (
+        names.load_names().question
+        if summary.with_paper
+        else f"{summary.titles[second]} against {summary.titles[first]}"
+    )
     script = SCRIPT.read_text(encoding="utf-8") if summary.rows else ""
     # The browser fetches nothing and runs this script alone, whatever a record contains.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -203,8 +198,8 @@ def _score_table(
     """The table of these rows, each with a link to its charts; columns without any content are left out."""
     scores = score_columns(summary, rows, summary.arms)
     paper = paper_columns(summary, rows, summary.compared, wide=False)
-    names = [row.title for row in rows]
-    sheet = sheet_of(title, [("task", "l", names), *scores[:2], *gain_columns(rows), *paper, *scores[2:]])
+    titles = [row.title for row in rows]
+    sheet = sheet_of(title, [("task", "l", titles), *scores[:2], *gain_columns(rows), *paper, *scores[2:]])
     lines = []
     for row in rows:
         anchors = {block.panel.label: anchor for anchor, block in tasks[row.task].items() if block.panel.key == row.key}
@@ -224,10 +219,10 @@ def _details(row: Row, summary: Table, about: PageInfo) -> str:
     for group in row.groups:
         of_seed = {record.identity.seed: record for record in group.records}
         cells = "".join(f"<td>{_seed(of_seed.get(seed), group, about)}</td>" for seed in seeds)
-        name = escape(arm_title(group.features, group.records[0]))
+        name = escape(names.arm_title(group.features, group.records[0]))
         lines += f'<tr><th scope="row">{name}</th>{cells}</tr>'
     against = "; ".join(
-        f"{arm_title(group.features, group.records[0])} {of_arm}"
+        f"{names.arm_title(group.features, group.records[0])} {of_arm}"
         for group in map(row.group, row.compared)
         if summary.with_paper and group and (of_arm := verdict(group, row.paper))
     )
@@ -273,7 +268,7 @@ def _task(blocks: Mapping[str, TaskBlock]) -> str:
         body = f'<h3>{escape(block.panel.title)}</h3><div class="figures">{charts}</div>{notes}'
         shown += f'<article id="{anchor}" {_words(block.panel)}>{body}</article>'
     panels = [block.panel for block in blocks.values()]
-    title = escape(task_name(panels[0].task, panels[0].record))
+    title = escape(names.task_name(panels[0].task, panels[0].record))
     return f'<section class="task" {_words(*panels)}><h2>{title}</h2>{shown}</section>'
 
 
@@ -325,14 +320,14 @@ def _run_line(item: FoundRecord) -> str:
 
 
 def _task_title(record: RunRecord) -> str:
-    return task_title(record.identity.data, record.identity.task, record)
+    return names.task_title(record.identity.data, record.identity.task, record)
 
 
 def _run_title(record: RunRecord) -> str:
-    settings = settings_title(record.identity.typed_variant)
-    arm = f"{arm_title(record.identity.features, record)}{record.identity.in_fold}"
-    name = ", ".join(filter(None, [arm, settings, old_recipe(record), f"seed {record.identity.seed}"]))
-    scored = f"{record.score:.2f} {metric_title(record.metric, record)}" if record.status == "finished" else ""
+    settings = names.settings_title(record.identity.typed_variant)
+    arm = f"{names.arm_title(record.identity.features, record)}{record.identity.in_fold}"
+    name = ", ".join(filter(None, [arm, settings, names.old_recipe(record), f"seed {record.identity.seed}"]))
+    scored = f"{record.score:.2f} {names.metric_title(record.metric, record)}" if record.status == "finished" else ""
     return f"{escape(name)} <small>{escape(scored or record.status)}</small>"
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from results.analysis.rows import MINI, Row, Table
 from results.breakdown import break_down
 from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
 from results.figures import charts
@@ -14,6 +13,7 @@ from results.figures.errors_removed import arm_gains, errors_removed
 from results.records.collect import Collection, FoundRecord
 from results.records.typed_json import PAPER, read_toml
 from results.tables.fill import fill
+from results.tables.rows import MINI, Row, Table
 
 CHARTS: Mapping[str, str] = {  # kind -> its heading
     "curves": "Learning curves",

@@ -9,30 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from results.analysis.names import (
-    PaperScore,
-    arm_title,
-    default_pair,
-    load_names,
-    load_paper,
-    old_recipe,
-    settings_title,
-    sort_key,
-    task_title,
-)
-from results.analysis.rows import (
-    MINI,
-    Group,
-    Lender,
-    Row,
-    Table,
-    as_label,
-    comparable_parts,
-    is_partial,
-    lenders_of,
-    row_warnings,
-    runs_in_words,
-)
+from results import names
 from results.audit import REMEDY, unlike_metrics
 from results.experiments import (
     NAMED,
@@ -60,6 +37,19 @@ from results.records.identity import (
 )
 from results.records.progress import hydra_value
 from results.records.record import RunRecord, contents_of, settings_of
+from results.tables.rows import (
+    MINI,
+    Group,
+    Lender,
+    Row,
+    Table,
+    as_label,
+    comparable_parts,
+    is_partial,
+    lenders_of,
+    row_warnings,
+    runs_in_words,
+)
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
 _OF_FEATURES = "features."
@@ -78,7 +68,7 @@ class Selection:
 
     data: Sequence[str] = field(default_factory=list)
     include_limited: bool = False
-    compared: tuple[str, str] = field(default_factory=default_pair)
+    compared: tuple[str, str] = field(default_factory=names.default_pair)
     headline: Experiment | None = None
 
 
@@ -167,14 +157,17 @@ def fill_all(collection: Collection, selection: Selection) -> Table:
 def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
     """Sort key: the paper's data and tasks in its order, then others by name, the mini data last."""
     data, task = key
-    paper = load_paper()
-    return (data not in paper.comparable_data, data == MINI, data, *sort_key(task, paper.tasks))
+    paper = names.load_paper()
+    return (data not in paper.comparable_data, data == MINI, data, *names.sort_key(task, paper.tasks))
 
 
 def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment:
     """The experiment whose rows and arms are those of the records."""
     found = {arm for own in runs for arm in own.records} | set(selection.compared)
-    arms = sorted(found, key=lambda arm: (sort_key(arm, selection.compared)[0], sort_key(arm, load_names().arms)))
+    arms = sorted(
+        found,
+        key=lambda arm: (names.sort_key(arm, selection.compared)[0], names.sort_key(arm, names.load_names().arms)),
+    )
     full_size = any(own.row.data != MINI for own in runs)
     return Experiment(
         title="Test scores",
@@ -295,8 +288,8 @@ def _filled(
     for own in runs:
         row, groups = own.row, list[Group]()
         for arm, items in own.records.items():
-            title = experiment.titles.get(arm) or arm_title(arm, next((item.record for item in items), None))
-            where = f"{row.name or task_title(*row.key, items[0].record if items else None)}, {title}"
+            title = experiment.titles.get(arm) or names.arm_title(arm, next((item.record for item in items), None))
+            where = f"{row.name or names.task_title(*row.key, items[0].record if items else None)}, {title}"
             groups += _groups(where, arm, row, items, findings)
             failed = [item for item in items if item.record.status == "failed"]
             findings += [Finding("failed", failure_text(item), wrong=True, row=row.key) for item in failed]
@@ -477,23 +470,23 @@ def failure_text(item: FoundRecord) -> str:
 def _default_title(cell: Cell) -> str:
     """The name of the task on the data, and what else the row sets."""
     values = {key.lstrip("+"): value for key, _, value in (override.partition("=") for override in cell.row.overrides)}
-    others = settings_title({key: value for key, value in values.items() if key not in ("task", "data", "trial")})
-    return ", ".join(filter(None, [task_title(cell.identity.data, cell.identity.task), others]))
+    others = names.settings_title({key: value for key, value in values.items() if key not in ("task", "data", "trial")})
+    return ", ".join(filter(None, [names.task_title(cell.identity.data, cell.identity.task), others]))
 
 
-def _known_scores(key: tuple[str, str], spec: ExperimentRow, settings: Mapping[str, str]) -> PaperScore | None:
+def _known_scores(key: tuple[str, str], spec: ExperimentRow, settings: Mapping[str, str]) -> names.PaperScore | None:
     """The numbers of paper/scores.toml, if they apply to a row with these settings."""
     if spec.metric or spec.split != "test" or any(name in settings for name in PARTIAL):
         return None
-    return load_paper().compared(*key)
+    return names.load_paper().compared(*key)
 
 
-def _own_scores(row: Row, groups: Sequence[Group]) -> PaperScore:
+def _own_scores(row: Row, groups: Sequence[Group]) -> names.PaperScore:
     """The numbers in the experiment's file, with the margin of their metric."""
-    spec, paper, metric = row.spec, load_paper(), row.spec.metric or (groups[0].metric if groups else "")
+    spec, paper, metric = row.spec, names.load_paper(), row.spec.metric or (groups[0].metric if groups else "")
     margin = next((score.margin for score in paper.score if score.metric == metric), 0.0)
     compared = row.data in paper.comparable_data
-    return PaperScore(row.task, metric, spec.split, spec.paper, spec.source, compared, margin, spec.paper_std)
+    return names.PaperScore(row.task, metric, spec.split, spec.paper, spec.source, compared, margin, spec.paper_std)
 
 
 def is_measured(perplexity: ArmPerplexity, group: Group) -> bool:
@@ -536,7 +529,7 @@ def _missing(
     failed, lacking, empty = False, 0, []
     for key, runs in cells.items():
         finished = [[record for record in run if record.status == "finished"] for run in runs]
-        newest = [[record.recipe for record in run if not old_recipe(record)] for run in finished]
+        newest = [[record.recipe for record in run if not names.old_recipe(record)] for run in finished]
         lacking += sum(max([1, *chain(*newest)]) not in recipes for recipes in newest)
         failed = failed or finished != runs
         empty += [key] * (not any(finished))
@@ -569,8 +562,8 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
         identity = groups[0].records[0].identity
         several = len(seeds) > 1 or len(features) > 1 or any(word.startswith(f"{FOLD}=") for word in settings)
         sweep = " -m" if several else ""
-        names = [f"task={identity.task}", f"data={identity.data}", f"features={','.join(features)}"]
-        words = [*names, f"seed={','.join(map(str, seeds))}", *settings]
+        named = [f"task={identity.task}", f"data={identity.data}", f"features={','.join(features)}"]
+        words = [*named, f"seed={','.join(map(str, seeds))}", *settings]
         found.append(f"python -m tasks.run{sweep} {' '.join(map(shlex.quote, words))}")
     return found
 

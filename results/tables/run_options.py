@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.analysis.names import default_pair, load_names
 from results.experiments import HEADLINE, TABLE1, load_experiment
+from results.names import default_pair, load_names
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.progress import DEFAULT_RUNS, hydra_value
 from results.tables.fill import Selection, arm_settings

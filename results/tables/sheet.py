@@ -5,20 +5,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from results.analysis.interval import FEW_SEEDS, Interval, corrected_signs
-from results.analysis.names import (
-    arm_title,
-    controls_legend,
-    default_pair,
-    distance,
-    load_paper,
-    settings_title,
-    task_title,
-)
-from results.analysis.rows import LIMITED, MINI, OLD, WARNED, Group, Row, Table, arm_titles, verdict
+from results import names
 from results.experiments import ArmCost, Experiment, load_experiment
 from results.records.identity import EXAMPLES_NAME
 from results.records.printing import printable
+from results.stats import FEW_SEEDS, Interval, corrected_signs
+from results.tables.rows import LIMITED, MINI, OLD, WARNED, Group, Row, Table, arm_titles, verdict
 
 EMPTY = "-"
 MARK = "†"  # fewer than FEW_SEEDS seeds
@@ -184,11 +176,11 @@ def _paper(row: Row, arms: Sequence[str]) -> str:
 
 def _to_band(row: Row) -> str:
     """The baseline's distance to the band that others reached with larger vectors."""
-    band, baseline = load_paper().expected(row.data, row.task), row.group(row.compared[0])
+    band, baseline = names.load_paper().expected(row.data, row.task), row.group(row.compared[0])
     if band is None or baseline is None or baseline.partial:
         return EMPTY
     low, high = band.scores[row.compared[0]]
-    away = distance(baseline.mean, (low, high))
+    away = names.distance(baseline.mean, (low, high))
     return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
 
 
@@ -312,17 +304,17 @@ def explanations(table: Table) -> list[str]:
     times = Counter(row.title for row in rows)
     pairs = compared or [(row, row) for row in rows]
     metrics = dict(zip(map(id, rows), metric_column(rows)[2], strict=True))
-    names = [f"{row.title}, {metrics[id(row)]}" if times[row.title] > 1 else row.title for row, _ in pairs]
-    lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(names, pairs, strict=True)])
+    titles = [f"{row.title}, {metrics[id(row)]}" if times[row.title] > 1 else row.title for row, _ in pairs]
+    lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(titles, pairs, strict=True)])
     if experiment.by_arm:
         lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.base]}")
     if unknown := [row.title for row in rows if row.pair and not row.interval]:
         lines.append(f"no interval ({', '.join(unknown)}): {NO_INTERVAL}")
-    lines += controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
+    lines += names.controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
     lines += [BAND] * (table.with_paper and any(_to_band(row) != EMPTY for row in rows))
     sources = [f"{row.title}: {row.spec.source}" for row in rows if row.spec.paper and row.spec.source]
     lines += [f"the paper's scores are from {'; '.join(sources)}"] * bool(sources)
-    anchors = {row.task_title: load_paper().anchor_text(row.data, row.task) for row in rows}
+    anchors = {row.task_title: names.load_paper().anchor_text(row.data, row.task) for row in rows}
     lines += [f"{task}: {text}" for task, text in anchors.items() if text and not experiment.name]
     return [*lines, "what columns and marks mean: results/reading.md"]
 
@@ -337,7 +329,7 @@ def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
     full_size = [row for row in rows if row.data != MINI]
     named = {key for row in full_size for key in (*row.shown_names, *row.settings)}
     unless = ", unless a row names others" if named & main_arms.keys() else ""
-    return f"{settings_title(main_arms)}{unless}" if main_arms and full_size else ""
+    return f"{names.settings_title(main_arms)}{unless}" if main_arms and full_size else ""
 
 
 def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
@@ -350,13 +342,13 @@ def _trials(experiment: Experiment) -> str:
     """How many settings were tried on dev before, by task and arm."""
     tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
     for cell in load_experiment(experiment.trials).cells:
-        tried[task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))
+        tried[names.task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))
     counts = {
-        name: ", ".join(f"{arm_title(arm)} {len(settings)}" for arm, settings in arms.items())
+        name: ", ".join(f"{names.arm_title(arm)} {len(settings)}" for arm, settings in arms.items())
         for name, arms in tried.items()
     }
     listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
-    first, second = map(arm_title, default_pair())
+    first, second = map(names.arm_title, names.default_pair())
     return (
         f"settings tried on dev before (experiment={experiment.trials}): {listed}; other rows: none. Arms with frozen "
         f"layers take the setting of {second}, others that of {first}"
@@ -372,11 +364,11 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
         "examples": f"over paired test examples; {one_seed}",
         "seeds": "over seeds alone, because scores of single examples are not known",
     }
-    names = {over: [name for name, interval in known if interval.over == over] for over in texts}
-    several = sum(map(bool, names.values())) > 1
+    rows = {over: [name for name, interval in known if interval.over == over] for over in texts}
+    several = sum(map(bool, rows.values())) > 1
     lines = [
         f"95 % intervals and p{_named(own) * several}: {texts[over]}. They do not cover another training of the biLM"
-        for over, own in names.items()
+        for over, own in rows.items()
         if own
     ]
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):

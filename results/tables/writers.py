@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 
-from results.analysis.interval import Interval
-from results.analysis.rows import Row, Table, verdict
 from results.records.printing import without_markup
+from results.stats import Interval
+from results.tables.rows import Row, Table, verdict
 from results.tables.sheet import EMPTY, Sections, Sheet
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import results.report.__main__
 import results.table
-from results.analysis.names import load_names
+from results.names import load_names
 from results.records.environment import Environment
 from results.records.example_scores import write_examples
 from results.records.identity import EXAMPLES_NAME, Identity, Value, record_path

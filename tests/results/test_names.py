@@ -8,7 +8,9 @@ import pytest
 
 import results.report.__main__
 import results.status
-from results.analysis.names import (
+from results.experiments import HEADLINE, TABLE1, load_experiment
+from results.figures.drawing import PALETTE
+from results.names import (
     NAMES,
     arm_title,
     common_title,
@@ -18,8 +20,6 @@ from results.analysis.names import (
     settings_title,
     task_title,
 )
-from results.experiments import HEADLINE, TABLE1, load_experiment
-from results.figures.drawing import PALETTE
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
 from tests.results.making import make_record, run_table, save

@@ -9,7 +9,7 @@ import pytest
 
 import results.table
 import results.tables.run_options
-from results.analysis.names import load_names
+from results.names import load_names
 from results.records.record import RunError
 from tests.results.making import first_right, make_record, run_table, save
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from results.analysis.names import load_names
+from results.names import load_names
 from results.records.identity import record_path
 from results.records.record import read_record, write_record
 from tests.results.making import CLEAN, first_right, make_record, run_table, save

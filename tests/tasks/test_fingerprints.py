@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.names import load_names, old_recipe
+from results.names import load_names, old_recipe
 from results.records.identity import RECORD_NAME
 from results.records.record import read_record
 from tasks.ner import Ner

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from results.analysis.names import load_names
+from results.names import load_names
 from results.records.collect import collect
 from results.records.record import RunError, write_record
 from results.tables.fill import Selection, fill_all

@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from results.analysis.interval import measured, paired_intervals
+from results.stats import measured, paired_intervals
 
 EXAMPLES, CLUSTERS, FOLDS = 800, 40, 10
 REPEATS = 300  # the standard error of a coverage of 95 % is 1.3

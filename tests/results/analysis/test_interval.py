@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from results.analysis.interval import (
+from results.stats import (
     ArmScores,
     Interval,
     corrected_signs,

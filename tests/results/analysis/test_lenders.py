@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from results.analysis.interval import quantile
 from results.experiments import load_experiment
 from results.records.collect import collect
+from results.stats import quantile
 from results.tables.fill import Selection, fill, fill_all
 from tests.results.making import make_record, save
 

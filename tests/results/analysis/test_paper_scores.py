@@ -2,7 +2,7 @@
 
 import pytest
 
-from results.analysis.names import distance, load_paper, relative_error_cut
+from results.names import distance, load_paper, relative_error_cut
 
 # Table 1 of arXiv 1802.05365 v2, its last two columns: the increase, absolute and relative.
 TABLE_1 = {

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import pytest
 
-from results.analysis.interval import Part, combined, quantile, two_sided_p
+from results.stats import Part, combined, quantile, two_sided_p
 
 
 # From printed tables of Student's t, to their last digit.

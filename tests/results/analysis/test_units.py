@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.rows import Group, Row, unit_numbers
 from results.records.record import read_record
+from results.tables.rows import Group, Row, unit_numbers
 from tests.results.making import make_record
 
 ROOT = Path(__file__).parents[3]

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from results.analysis.interval import quantile
-from results.analysis.names import load_paper
-from results.analysis.rows import Group, verdict
+from results.names import load_paper
+from results.stats import quantile
+from results.tables.rows import Group, verdict
 from tests.results.making import make_record
 
 NER = load_paper().compared("paper", "ner")  # 90.15 and 92.22 +- 0.10 of five runs; margin 0.3

@@ -6,11 +6,11 @@ import pytest
 
 import results.breakdown as command
 from elmo.common.files import read_json, write_json
-from results.analysis.rows import _TestFile
 from results.publish import publish_runs
 from results.records.example_scores import GroupsUnreadable, add_groups, groups_path, read_groups
 from results.records.identity import Identity
 from results.records.metric import Grouping, Metric, Ratio
+from results.tables.rows import _TestFile
 from tests.results.making import make_record, run_report, save
 
 F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
@@ -65,7 +65,7 @@ def test_units_known_by_their_sizes_are_those_of_numbered_examples(tmp_path, cap
     """Kinds take examples from all over the test set; sizes say which document each of these is of."""
     sizes, found = [2, 1, 3, 4], []
     known = _TestFile("test", HASHES["test"], "document", sizes)
-    monkeypatch.setattr("results.analysis.rows._files", lambda: {HASHES["test"]: known})
+    monkeypatch.setattr("results.tables.rows._files", lambda: {HASHES["test"]: known})
     numbers = [number for number, size in enumerate(sizes) for _ in range(size)]
     for numbered in (False, True):
         folder = tmp_path / str(numbered)

@@ -6,12 +6,12 @@ from itertools import combinations
 
 import pytest
 
-from results.analysis.rows import Group
 from results.experiments import load_experiment
 from results.figures.drawing import ChartLine, Dot, Label, standalone_svg, with_title
 from results.figures.errors_removed import arm_gains
 from results.records.collect import collect
 from results.tables.fill import fill
+from results.tables.rows import Group
 from tests.results.figures.test_errors_removed import boxes, texts
 from tests.results.making import make_record, save
 

@@ -7,8 +7,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results.analysis.names import load_names
-from results.analysis.rows import Group, Row
 from results.figures.charts import (
     class_differences,
     class_metric,
@@ -37,7 +35,9 @@ from results.figures.drawing import (
     with_legend,
     with_title,
 )
+from results.names import load_names
 from results.records.record import Mix
+from results.tables.rows import Group, Row
 from results.tables_page import speed_sheet
 from tests.results.making import make_record
 

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results.analysis.names import PaperScore
-from results.analysis.rows import Group, Row
 from results.figures.drawing import PALETTE, ChartLine, Dot, Label, picture, published_files, text_width, with_title
 from results.figures.errors_removed import errors_removed
+from results.names import PaperScore
+from results.tables.rows import Group, Row
 from tests.results.making import make_record
 
 PAIR = ("glove", "elmo")

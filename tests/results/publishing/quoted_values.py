@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 
-from results.analysis.names import load_paper, metric_title, relative_error_cut
-from results.analysis.rows import Group, Row, verdict
 from results.breakdown import kinds_of
 from results.experiments import experiment_names, load_experiment
+from results.names import load_paper, metric_title, relative_error_cut
 from results.records.collect import collect
 from results.tables.fill import Selection, fill_all
+from results.tables.rows import Group, Row, verdict
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from results.analysis.names import load_paper
+from results.names import load_paper
 from results.records.typed_json import read_toml
 from results.tables_page import OTHERS, Others, anchors_sheet, costs_sheet
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from elmo.common.files import read_json, write_json
-from results.analysis.names import load_names
+from results.names import load_names
 from results.publish import main
 from results.records.example_scores import write_confidences, write_examples, write_predictions
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.names import load_names, load_paper, task_title
-from results.analysis.rows import MINI
+from results.names import load_names, load_paper, task_title
+from results.tables.rows import MINI
 from tests.results.making import make_record, save
 from tests.results.publishing.finished_runs import save_run
 from tests.results.publishing.quoted_documents import quoted_numbers

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from results.analysis.names import load_names
+from results.names import load_names
 from results.publish import main
 from tests.results.making import run_report, run_table
 from tests.results.publishing.finished_runs import GLOVE, save_run

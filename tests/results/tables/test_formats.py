@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from results.analysis.interval import Interval
 from results.records.record import RunError
+from results.stats import Interval
 from results.tables.sheet import shown_p
 from tests.results.making import make_record, run_table, save
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from elmo.common.errors import InputError
-from results.analysis.names import load_paper
 from results.experiments import load_experiment
+from results.names import load_paper
 from tasks.data.datasets import DataSource, HubConfig, _drawn
 from tasks.running.config import typed_config
 from tasks.snli import LABELS, EsimSettings, PairReader, Snli

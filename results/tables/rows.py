@@ -16,34 +16,7 @@ from functools import cache, cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from results.analysis.interval import (
-    FEW_SEEDS,
-    ArmScores,
-    Interval,
-    Intervals,
-    Part,
-    combined,
-    measured,
-    paired_intervals,
-    quantile,
-    seed_intervals,
-)
-from results.analysis.names import (
-    ROUNDING,
-    MetricName,
-    PaperScore,
-    arm_title,
-    common_title,
-    default_pair,
-    load_names,
-    metric_of,
-    metric_title,
-    old_recipe,
-    relative_error_cut,
-    settings_title,
-    task_title,
-    with_training_names,
-)
+from results import names, stats
 from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
@@ -123,12 +96,12 @@ class Group:
     @property
     def old_recipe(self) -> str:
         """The recipe, such as "recipe 1", if its task has a newer one; else empty."""
-        return old_recipe(self.records[0])
+        return names.old_recipe(self.records[0])
 
     @property
     def few_seeds(self) -> bool:
         """Whether there are too few seeds, or folds, to know their deviation."""
-        return len(self.runs) < FEW_SEEDS
+        return len(self.runs) < stats.FEW_SEEDS
 
     @property
     def warnings(self) -> list[str]:
@@ -183,8 +156,8 @@ class Row:
     named: Mapping[str, str] = field(default_factory=dict)
     spec: ExperimentRow = field(default_factory=lambda: ExperimentRow([]))
     name: str = ""
-    paper: PaperScore | None = None
-    compared: tuple[str, str] = field(default_factory=default_pair)
+    paper: names.PaperScore | None = None
+    compared: tuple[str, str] = field(default_factory=names.default_pair)
     others: Sequence[Group] = ()
     lenders: Sequence["Lender"] = ()
 
@@ -206,12 +179,12 @@ class Row:
     @property
     def task_title(self) -> str:
         """The name for people of the task on the data."""
-        return task_title(self.data, self.task, self.record)
+        return names.task_title(self.data, self.task, self.record)
 
     @property
     def settings_title(self) -> str:
         """The settings for people, those of the title included."""
-        return settings_title({**self.shown_names, **self.settings})
+        return names.settings_title({**self.shown_names, **self.settings})
 
     @property
     def shown_names(self) -> dict[str, str]:
@@ -223,7 +196,9 @@ class Row:
     @property
     def title(self) -> str:
         """Task, data and settings, for people."""
-        parts = [self.name, settings_title(self.settings)] if self.name else [self.task_title, self.settings_title]
+        parts = (
+            [self.name, names.settings_title(self.settings)] if self.name else [self.task_title, self.settings_title]
+        )
         return ", ".join(filter(None, parts))
 
     @property
@@ -239,7 +214,7 @@ class Row:
 
     def metric_title(self, metric: str = "") -> str:
         """The name for people of a metric, by default that of its scores."""
-        return metric_title(metric or self.metric, self.record)
+        return names.metric_title(metric or self.metric, self.record)
 
     def group(self, arm: str) -> Group | None:
         """The group of an arm, or None."""
@@ -276,13 +251,13 @@ class Row:
         return self.pair[1].mean - self.pair[0].mean if self.pair else None
 
     @cached_property
-    def _intervals(self) -> Intervals | None:
+    def _intervals(self) -> stats.Intervals | None:
         pair = self.pair
         lender = next((own for own in self.lenders if pair and _alike(own.group) == _alike(pair[1])), None)
         return _intervals(*pair, lender) if pair else None
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> stats.Interval | None:
         """The 95 % interval of the gain, over examples and seeds; over seeds alone where examples are missing."""
         return self._intervals.gain if self._intervals else None
 
@@ -294,12 +269,12 @@ class Row:
     @property
     def error_cut(self) -> float | None:
         """The share of the first arm's errors that the second removes, in percent; None if the metric has none."""
-        if self.pair is None or not load_names().metrics.get(self.pair[0].metric, MetricName()).errors:
+        if self.pair is None or not names.load_names().metrics.get(self.pair[0].metric, names.MetricName()).errors:
             return None
-        return relative_error_cut(self.pair[0].mean, self.pair[1].mean)
+        return names.relative_error_cut(self.pair[0].mean, self.pair[1].mean)
 
     @property
-    def cut_interval(self) -> Interval | None:
+    def cut_interval(self) -> stats.Interval | None:
         """The 95 % interval of `error_cut`."""
         return self._intervals.cut if self._intervals and self.error_cut is not None else None
 
@@ -348,7 +323,7 @@ class Table:
     @property
     def with_paper(self) -> bool:
         """Whether the comparison is the paper's, so that its numbers are shown."""
-        return self.compared == default_pair()
+        return self.compared == names.default_pair()
 
     @property
     def base(self) -> str:
@@ -383,7 +358,7 @@ def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
     """Arm -> its name for people, with a size if all of these groups have the same."""
     named = {arm: [own.records[0] for own in groups if own.features == arm] for arm in arms}
     return {
-        arm: common_title(arm, (own for own in found if own.identity.features == arm.partition(" ")[0]))
+        arm: names.common_title(arm, (own for own in found if own.identity.features == arm.partition(" ")[0]))
         for arm, found in named.items()
     }
 
@@ -413,7 +388,7 @@ def unlike_vectors(first: Group, second: Group) -> str:
 
 def _vectors(group: Group) -> dict[str, object]:
     """Name of the group's word vectors -> their content: as the fingerprint has it, and of each file that was read."""
-    first, known = group.records[0], load_names().trainings
+    first, known = group.records[0], names.load_names().trainings
     name = looked_up(first.config, "features.words.vectors")
     read = {key: found for own in group.records for key, found in own.inputs.items() if key.startswith(_VECTORS)}
     hashed = {str(name): first.fingerprinted.get("vectors")} if isinstance(name, str) else {}
@@ -437,7 +412,7 @@ def comparable_parts(record: RunRecord) -> Parts:
     Vectors to which `trainings` in names.toml gives the same name count as equal, and so do controls that are drawn by
     the seed.
     """
-    parts = with_training_names(without_seed(record.hashed))
+    parts = names.with_training_names(without_seed(record.hashed))
     hashed = parts.get("settings")  # of a user's YAML; the fingerprint covers these, and the config has all settings
     settings = {**settings_of(record), **(hashed if isinstance(hashed, Mapping) else {})}
     if any(value is None for key, value in settings.items() if key.endswith(".draw")):  # each seed draws other weights;
@@ -477,21 +452,21 @@ def _alike(group: Group) -> tuple[object, ...]:
     return group.metric, group.recipe, first.limit, train_fraction(first), first.judged
 
 
-def _intervals(first: Group, second: Group, lender: Lender | None) -> Intervals | None:
+def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Intervals | None:
     """Over examples and seeds if all runs have examples that give their scores, else over seeds."""
     examples = next((run for run in first.examples if run), ())
-    metric = metric_of(first.records[0], examples[0]) if examples else None
+    metric = names.metric_of(first.records[0], examples[0]) if examples else None
     counts = [_counts(group, metric, len(examples)) for group in (first, second)] if metric else [None]
-    arm = ArmScores(lender.group.scores, df=lender.df) if lender else None
+    arm = stats.ArmScores(lender.group.scores, df=lender.df) if lender else None
     if metric is None or counts[0] is None or counts[1] is None:
-        return seed_intervals(first.scores, second.scores, arm)
+        return stats.seed_intervals(first.scores, second.scores, arm)
     unit = FOLD if FOLD in examples[0] else metric.unit
     clusters = unit_numbers(first.records[0], examples, unit)
     recompute = partial(_scores, metric)
     if lender and min(len(first.scores), len(second.scores)) == 1:
         own = _counts(lender.group, metric, len(examples))
-        arm = arm if own is None else replace(measured(own, recompute, clusters), df=lender.df)
-    return paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
+        arm = arm if own is None else replace(stats.measured(own, recompute, clusters), df=lender.df)
+    return stats.paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
 
 
 def _counts(group: Group, metric: Metric, size: int) -> "np.ndarray | None":
@@ -509,7 +484,7 @@ def _counts(group: Group, metric: Metric, size: int) -> "np.ndarray | None":
     except KeyError:  # runs of different versions of the task
         return None
     counts = np.array([[*own, [1] * size] for own in columns], float).transpose(0, 2, 1)
-    return counts if np.abs(_scores(metric, counts.sum(axis=1)) - group.scores).max() <= ROUNDING else None
+    return counts if np.abs(_scores(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
 
 
 def _scores(metric: Metric, sums: "np.ndarray") -> "np.ndarray":
@@ -574,7 +549,7 @@ class Verdict:
         return f"{round(self.difference, 2) + 0.0:+.2f} {self.kind}{between}"
 
 
-def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
+def verdict(group: Group | None, paper: names.PaperScore | None) -> Verdict | None:
     """The verdict on a group; None if the paper has no such number: other arms, other metrics, or limited data."""
     if group is None or paper is None or not paper.compared:
         return None
@@ -583,12 +558,12 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
         return None
     difference, margin = group.mean - printed, paper.margin
     parts = _variances(group.scores, paper.std.get(group.features), paper.runs or 1)
-    variance, df = combined(parts)
+    variance, df = stats.combined(parts)
     if not variance:  # also of several runs with equal scores, which tell nothing about others
         return Verdict("one run" if len(group.scores) == 1 else "open", difference, None, None, margin)
     error = variance**0.5
-    half = quantile(0.975, df) * error
-    if abs(difference) + quantile(0.95, df) * error < margin:
+    half = stats.quantile(0.975, df) * error
+    if abs(difference) + stats.quantile(0.95, df) * error < margin:
         kind = "equivalent"
     elif abs(difference) > half:
         kind = "short" if difference < 0 else "above"
@@ -597,14 +572,14 @@ def verdict(group: Group | None, paper: PaperScore | None) -> Verdict | None:
     return Verdict(kind, difference, difference - half, difference + half, margin)
 
 
-def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[Part]:
+def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[stats.Part]:
     """The variances of the mean of our scores and of the paper's, the mean of `runs`; none if no deviation is known."""
     ours = statistics.variance(scores) if len(scores) > 1 else None
     if deviation is None or runs < 2:
-        return [] if ours is None else [Part(ours * (1 / len(scores) + 1 / runs), len(scores) - 1)]
+        return [] if ours is None else [stats.Part(ours * (1 / len(scores) + 1 / runs), len(scores) - 1)]
     if ours is None:
-        return [Part(deviation**2 * (1 + 1 / runs), runs - 1)]
-    return [Part(ours / len(scores), len(scores) - 1), Part(deviation**2 / runs, runs - 1)]
+        return [stats.Part(deviation**2 * (1 + 1 / runs), runs - 1)]
+    return [stats.Part(ours / len(scores), len(scores) - 1), stats.Part(deviation**2 / runs, runs - 1)]
 
 
 LEARNED_NOTHING = (
@@ -628,7 +603,7 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
     warnings = [(f"{row.name or row.task_title}: data: {text}", False) for text in data.values()]
     nothing = []  # the arms that learned nothing
     for group in row.groups:
-        title = titles.get(group.features) or arm_title(group.features, group.records[0])
+        title = titles.get(group.features) or names.arm_title(group.features, group.records[0])
         where = f"{row.title}, {title}"
         commits = [(record.commit or "no commit")[:10] for record in group.runs]
         vectors = [str(record.hashed.get("vectors"))[:10] for record in group.runs]
@@ -658,8 +633,8 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
         if matched is None:
             continue
         first, other = matched
-        names = " and ".join(titles.get(own) or arm_title(own) for own in (base, arm))
-        where = f"{row.title}: {names}"
+        arms = " and ".join(titles.get(own) or names.arm_title(own) for own in (base, arm))
+        where = f"{row.title}: {arms}"
         if unlike := unlike_vectors(first, other):
             warnings.append((f"{where}: no gain, because {unlike}", True))
         elif arm == second and first.recipe == other.recipe:

@@ -1,1 +1,0 @@
-"""Analysis of records: means, gains, intervals, verdicts and the state of sweeps."""
