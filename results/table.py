@@ -47,7 +47,17 @@ from results.tables.writers import LAYOUTS, MACHINE_FORMATS
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit status."""
-    parser = _parser()
+    parser = command_parser("results.table", __doc__ or "")
+    add_choices(parser)
+    about = "the table of an experiment, such as table1, or of your own PATH.toml"
+    parser.add_argument("--experiment", metavar="NAME", help=about)
+    about = "of the experiment only these cells, such as seed=1"
+    parser.add_argument("cells", nargs="*", metavar="KEY=VALUE", help=about)
+    parser.add_argument("--format", choices=[*LAYOUTS, *MACHINE_FORMATS], default="text", help="default: text")
+    about = "all columns, arms and settings (csv and json always have all)"
+    parser.add_argument("--wide", action="store_true", help=about)
+    parser.add_argument("--notes", action="store_true", help="all findings and explanations, not their number alone")
+    parser.add_argument("--check", action="store_true", help="status 1 if there is a problem; see above")
     options = parser.parse_intermixed_args(argv)
     return exit_status("results.table", lambda: _show(parser, options))
 
@@ -88,24 +98,6 @@ def _print(table: Table, options: argparse.Namespace) -> None:
         write("".join(f"{line}\n" for _, lines in notes for line in lines), sys.stderr)
     else:
         write(LAYOUTS[options.format](sheets, notes), sys.stdout)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("results.table", __doc__ or "")
-    add_choices(parser)
-    parser.add_argument(
-        "--experiment", metavar="NAME", help="the table of an experiment, such as table1, or of your own PATH.toml"
-    )
-    parser.add_argument(
-        "cells", nargs="*", metavar="KEY=VALUE", help="of the experiment only these cells, such as seed=1"
-    )
-    parser.add_argument("--format", choices=[*LAYOUTS, *MACHINE_FORMATS], default="text", help="default: text")
-    parser.add_argument(
-        "--wide", action="store_true", help="all columns, arms and settings (csv and json always have all)"
-    )
-    parser.add_argument("--notes", action="store_true", help="all findings and explanations, not their number alone")
-    parser.add_argument("--check", action="store_true", help="status 1 if there is a problem; see below")
-    return parser
 
 
 def _check(findings: Sequence[Finding], found: Sequence[FoundRecord], others: Sequence[str] = ()) -> int:

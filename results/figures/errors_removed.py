@@ -377,19 +377,12 @@ def _lanes_by_task(
     """Height and marks: a lane for each arm, and a plot for each task, all on one scale."""
     cells = [cell for own in lanes.values() for cell in own]
     kinds = [
-        (drawing.Arm("ours, 95 % interval", "blue", "circle"), "interval", any(cell.sign for cell in cells)),
-        (
-            drawing.Arm("not beyond noise", "grey", "circle"),
-            "interval",
-            any(cell.ours is not None and not cell.sign for cell in cells),
-        ),
-        (
-            drawing.Arm("published by others", "ink", "circle"),
-            "hollow",
-            any(cell.published is not None for cell in cells),
-        ),
+        ("ours, 95 % interval", "blue", "interval", any(cell.sign for cell in cells)),
+        ("not beyond noise", "grey", "interval", any(cell.ours is not None and not cell.sign for cell in cells)),
+        ("published by others", "ink", "hollow", any(cell.published is not None for cell in cells)),
     ]
-    marks = drawing.legend([(arm, kind) for arm, kind, is_drawn in kinds if is_drawn], TABLE_WIDTH)
+    shown = [(drawing.Arm(title, colour, "circle"), kind) for title, colour, kind, is_drawn in kinds if is_drawn]
+    marks = drawing.legend(shown, TABLE_WIDTH)
     each = (TABLE_WIDTH - NAMES_WIDTH - 8) / len(tasks)
     headings = [textwrap.wrap(task, int((each - 8) / (0.62 * 11))) for task in tasks]
     top = 20 + max(mark.y for mark in marks if isinstance(mark, drawing.Dot)) + 14 * max(map(len, headings))

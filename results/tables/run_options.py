@@ -41,31 +41,18 @@ class Chosen:
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which runs to show."""
-    parser.add_argument(
-        "--runs",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help=f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})",
+    about = f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})"
+    parser.add_argument("--runs", metavar="DIR", action="append", default=[], help=about)
+    about = "the records in the suite's repository; alone, or added to --runs"
+    parser.add_argument("--published", action="store_true", help=about)
+    about = "only rows of these data, such as mini or paper"
+    parser.add_argument("--data", metavar="NAME", action="append", default=[], help=about)
+    about = "also runs with limit=N, marked in their settings"
+    parser.add_argument("--include-limited", action="store_true", help=about)
+    about = (
+        "the two features whose difference is the gain, B minus A; settings may follow, in quotes: 'FEATURES KEY=VALUE'"
     )
-    parser.add_argument(
-        "--published",
-        action="store_true",
-        help="the records in the suite's repository; alone, or added to --runs",
-    )
-    parser.add_argument(
-        "--data", metavar="NAME", action="append", default=[], help="only rows of these data, such as mini or paper"
-    )
-    parser.add_argument(
-        "--include-limited", action="store_true", help="also runs with limit=N, marked in their settings"
-    )
-    parser.add_argument(
-        "--compare",
-        nargs=2,
-        metavar=("A", "B"),
-        help="the two features whose difference is the gain, B minus A; settings may follow, in quotes: 'FEATURES "
-        f"KEY=VALUE' (default: {' '.join(default_pair())})",
-    )
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help=f"{about} (default: {' '.join(default_pair())})")
 
 
 def choose(options: argparse.Namespace) -> Chosen:
