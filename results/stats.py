@@ -12,13 +12,14 @@ So both include zero, or neither does.
 The intervals are for one trained biLM and one untrained control: what training them again would change is not in them.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from results.records.identity import FOLD
 
@@ -41,20 +42,13 @@ def combined(parts: Iterable[Part]) -> Part:
 
 def two_sided_p(t: float, df: float) -> float:
     """The chance of a value at least as far from zero as t."""
-    from scipy.special import stdtr  # imported here: slow to import
-
     return float(2 * stdtr(df, -abs(t)))
 
 
 def quantile(share: float, df: float) -> float:
     """The value that a share of the distribution lies below."""
-    from scipy.special import stdtrit  # imported here: slow to import
-
     return float(stdtrit(df, share))
 
-
-if TYPE_CHECKING:
-    import numpy as np
 
 LEVEL = 0.05  # of all tests
 FEW_SEEDS = 3  # below, a deviation is hardly known: tables mark such intervals
@@ -231,8 +225,6 @@ def measured(
     counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clusters: Sequence[float] | None
 ) -> ArmScores:
     """The arm with these counts of its runs' test examples, (seeds, examples, counts)."""
-    import numpy as np  # imported here: slow to import
-
     if clusters is not None:
         order = np.argsort(clusters, kind="stable")
         _, starts = np.unique(np.asarray(clusters)[order], return_index=True)

@@ -130,12 +130,11 @@ def fill_all(collection: Collection, selection: Selection) -> Table:
                 findings.append(Finding("failed", failure_text(item), wrong=True))
         else:
             by_key[record.identity.row].append(item)
-    if limited:
-        text = f"limited runs left out: {limited} (--include-limited shows them)"
-        findings.append(Finding("note", text, wrong=False))
-    if trials:
-        text = f"trials left out: {trials}; they have no test score (--experiment NAME shows those of an experiment)"
-        findings.append(Finding("note", text, wrong=False))
+    left_out = {
+        f"limited runs left out: {limited} (--include-limited shows them)": limited,
+        f"trials left out: {trials}; they have no test score (--experiment NAME shows those of an experiment)": trials,
+    }
+    findings += [Finding("note", text, wrong=False) for text, count in left_out.items() if count]
     keys = sorted(by_key, key=_row_order)
     runs = {key: _rows_of_records(key, by_key[key], selection, collection.found) for key in keys}
     experiment = _experiment_of([own for rows in runs.values() for own in rows], selection)
@@ -409,15 +408,10 @@ class _Lenders:
                 if record := _shown(item.record, spec):
                     cells[identity.features, fingerprint(identity.typed_variant)].append(ScoredRun(record, None))
             groups = (group for cell in cells.values() for group in groups_of(of_newest_recipe(cell, "", []))[0])
-            self._known[wanted] = [
-                replace(
-                    own,
-                    group=replace(
-                        own.group, examples=[_examples_of(items[run.fingerprint], []) for run in own.group.records]
-                    ),
-                )
-                for own in lenders_of(groups)
-            ]
+            self._known[wanted] = []
+            for lender in lenders_of(groups):
+                examples = [_examples_of(items[run.fingerprint], []) for run in lender.group.records]
+                self._known[wanted].append(replace(lender, group=replace(lender.group, examples=examples)))
         return self._known[wanted]
 
 
@@ -450,9 +444,8 @@ def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
         unlike = {name: shown(leaves[name]) if name in leaves else "absent" for name in differing}
         first, single = group[0].record, [record for run in group for record in run.single]
         records, examples = [run.record for run in group], [run.examples for run in group]
-        groups.append(
-            Group(first.identity.features, {**first.identity.typed_variant, **unlike}, records, examples, single)
-        )
+        settings = {**first.identity.typed_variant, **unlike}
+        groups.append(Group(first.identity.features, settings, records, examples, single))
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
         groups = [
             replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from results import names, stats
 from results.experiments import Experiment, ExperimentRow
@@ -24,9 +25,6 @@ from results.records.identity import FOLD, Parts, differences, flattened, looked
 from results.records.metric import Metric
 from results.records.record import RunRecord, settings_of
 from results.records.typed_json import PAPER, read_toml
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MINI = "mini"  # the data set that comes with the suite
 _VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
@@ -469,13 +467,11 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     return stats.paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
 
 
-def _counts(group: Group, metric: Metric, size: int) -> "np.ndarray | None":
+def _counts(group: Group, metric: Metric, size: int) -> np.ndarray | None:
     """The metric's columns and a one for each test example, (seeds, examples, counts).
 
     None if a run has not that many examples, lacks a column, or has another score than they give.
     """
-    import numpy as np  # imported here: slow to import
-
     runs = [run for run in group.examples if run and len(run) == size]
     if len(runs) < len(group.records):
         return None
@@ -487,7 +483,7 @@ def _counts(group: Group, metric: Metric, size: int) -> "np.ndarray | None":
     return counts if np.abs(_scores(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
 
 
-def _scores(metric: Metric, sums: "np.ndarray") -> "np.ndarray":
+def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
     """The scores of summed counts, (..., counts) -> (...)."""
     scores: np.ndarray = metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
     return scores
