@@ -10,13 +10,12 @@ from functools import cache
 from typing import Literal
 
 from results.records.example_scores import Example
-from results.records.identity import Parts, flattened
+from results.records.identity import flattened
 from results.records.metric import Metric, mean_of
 from results.records.record import RunRecord
-from results.records.typed_json import PAPER, read_toml
+from results.records.typed_json import read_toml
 
 Shape = Literal["circle", "square", "diamond", "triangle", "plus", "cross"]  # of markers
-NAMES = PAPER / "names.toml"
 ROUNDING = 0.005  # percent; largest difference between a score and the score of its examples
 
 
@@ -71,19 +70,13 @@ class Names:
 @cache
 def load_names() -> Names:
     """The names, read once."""
-    return read_toml(Names, NAMES)
+    return read_toml(Names, "names.toml")
 
 
 def default_pair() -> tuple[str, str]:
     """The two arms that are compared by default."""
     first, second = load_names().compared
     return first, second
-
-
-def with_training_names(parts: Parts) -> dict[str, object]:
-    """The parts of a fingerprint, with the name of a listed training of vectors instead of their hash."""
-    name = load_names().trainings.get(str(parts.get("vectors")))
-    return {**parts, "vectors": name} if name else dict(parts)
 
 
 def sort_key(name: str, known: Iterable[str]) -> tuple[int, str]:
@@ -172,9 +165,6 @@ def own_title(record: RunRecord | None, group: str) -> str:
     return str(record.settings(group).get("title") or "") if record else ""
 
 
-SCORES = PAPER / "scores.toml"
-
-
 @dataclass(frozen=True)
 class PaperScore:
     """Scores of some arms as printed, in percent by arm, with their table and row.
@@ -248,7 +238,7 @@ class Paper:
 @cache
 def load_paper() -> Paper:
     """The paper's numbers, read once."""
-    return read_toml(Paper, SCORES)
+    return read_toml(Paper, "scores.toml")
 
 
 def distance(score: float, band: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from results.figures.errors_removed import MAIN_FIGURE, errors_removed
 from results.names import arm_title, default_pair, load_names, load_paper
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
-from results.records.typed_json import PAPER, read_toml
+from results.records.typed_json import read_toml
 from results.report.parts import Chapter, blocks_of, figures_of, load_texts, table_efficiencies
 from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
 from results.tables.rows import MINI, Group, Row, Table, arm_titles
@@ -35,7 +35,6 @@ from results.tables.sheet import (
 )
 from results.tables.writers import as_text, markdown_table
 
-OTHERS = PAPER / "others.toml"
 PUBLISHED = Path("results", "published")
 TABLES = Path("results", "tables.md")
 README = Path("README.md")
@@ -164,7 +163,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
         findings = [own for own in table.findings if own.row and own.row[0] == MINI]
         of_mini = replace(table, rows=mini, others=[row for row in table.others if row.data == MINI], findings=findings)
         show_gains(texts.demo, of_mini, f"--data {MINI} --notes")
-    published_scores = read_toml(Others, OTHERS)
+    published_scores = read_toml(Others, "others.toml")
     sections = [
         (texts.controls, controls_sheet(table, texts.controls.arms, texts.controls.compared)),
         (texts.speed, speed_sheet(full_size)),
@@ -311,6 +310,7 @@ def speed_sheet(rows: Sequence[Row]) -> Sheet:
     found = {row.title: own for row in rows if (own := speeds(row))}
     before = [statistics.fmean(speed.best for speed in own) for own in found.values()]
     after = [statistics.fmean(speed.reached for speed in own) for own in found.values()]
+    never = [str(sum(speed.censored for speed in own) or EMPTY) for own in found.values()]
     first, second = arm_titles(default_pair(), [group for row in rows for group in row.groups]).values()
     columns: list[Column] = [
         ("task", "l", list(found)),
@@ -318,11 +318,7 @@ def speed_sheet(rows: Sequence[Row]) -> Sheet:
         (f"{second}, first epoch as good", "l", [f"{mean:.1f}" for mean in after]),
         ("share", "l", [f"{100 * late / early:.0f} %" for early, late in zip(before, after, strict=True)]),
         ("pairs of runs", "l", [str(len(own)) for own in found.values()]),
-        (
-            "never as good (last epoch counts)",
-            "l",
-            [str(sum(s.censored for s in own) or EMPTY) for own in found.values()],
-        ),
+        ("never as good (last epoch counts)", "l", never),
     ]
     return sheet_of("", columns)
 
@@ -340,9 +336,8 @@ def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
     ]
     for arm in table.arms:
         groups = [(row.group(arm), name) for row, name in lines]
-        columns.append(
-            (titles[arm], "l", [shown_score(own, own.scores_by("test", name) if own else []) for own, name in groups])
-        )
+        scores = [shown_score(own, own.scores_by("test", name) if own else []) for own, name in groups]
+        columns.append((titles[arm], "l", scores))
     return sheet_of("", columns)
 
 

@@ -9,7 +9,6 @@ its last part: the fingerprint has the hash of the content.
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +17,10 @@ from elmo import published
 from elmo.bilm.options import SIZES
 from elmo.published import VECTOR_NAMES, shipped_names
 from results.records.printing import printable
-from results.records.typed_json import PAPER
+from results.records.typed_json import read_toml
 
 # Part and key of the settings of features that are names or paths.
-BY_NAME_OR_PATH = tuple(tomllib.loads((PAPER / "by_name_or_path.toml").read_text(encoding="utf-8")).items())
+BY_NAME_OR_PATH = tuple(read_toml(dict[str, str], "by_name_or_path.toml").items())
 SOURCE = re.compile(r"features\.frozen\.\w+\.source\.")  # what a source is made from
 _HUB_NAME = re.compile(r"[\w.-]*\w(/[\w.-]+)?")  # MODEL or OWNER/MODEL
 

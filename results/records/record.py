@@ -26,7 +26,7 @@ from results.records.environment import Environment
 from results.records.identity import FOLD, Identity, Parts, differences, fingerprint, flattened, looked_up
 from results.records.metric import Metric
 from results.records.printing import printable
-from results.records.typed_json import PAPER, decode, is_number, read_toml
+from results.records.typed_json import decode, is_number, read_toml
 
 SCHEMA = 2  # 1: the fingerprint covered the whole config
 _OTHER_WEIGHTS = (
@@ -389,7 +389,7 @@ class Introduced:
 @cache
 def first_defaults() -> dict[str, object]:
     """Key of a setting that was added after the first records -> its default at that time."""
-    found = read_toml(Introduced, PAPER / "introduced.toml")
+    found = read_toml(Introduced, "introduced.toml")
     return {**dict.fromkeys(found.null), **found.values}
 
 

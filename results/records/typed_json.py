@@ -34,9 +34,9 @@ def decode(kind: type[_Content], value: object) -> _Content:
     return decoded
 
 
-def read_toml(kind: type[_Content], path: Path) -> _Content:
+def read_toml(kind: type[_Content], name: str) -> _Content:
     """The content of a TOML file of the suite, as an instance of the dataclass `kind`."""
-    return decode(kind, tomllib.loads(path.read_text(encoding="utf-8")))
+    return decode(kind, tomllib.loads((PAPER / name).read_text(encoding="utf-8")))
 
 
 @cache

@@ -11,7 +11,7 @@ from results.figures.charts import Efficiency, efficiencies, efficiency
 from results.figures.drawing import Arms, Figure, arms_of, titled
 from results.figures.errors_removed import arm_gains, errors_removed
 from results.records.collect import Collection, FoundRecord
-from results.records.typed_json import PAPER, read_toml
+from results.records.typed_json import read_toml
 from results.tables.fill import fill
 from results.tables.rows import MINI, Row, Table
 
@@ -71,7 +71,7 @@ class PageTexts:
 @cache
 def load_texts() -> PageTexts:
     """The texts, read once."""
-    return read_toml(PageTexts, PAPER / "tables_page.toml")
+    return read_toml(PageTexts, "tables_page.toml")
 
 
 @dataclass(frozen=True)

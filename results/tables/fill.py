@@ -52,7 +52,6 @@ from results.tables.rows import (
 )
 
 PARTIAL = ("limit", "train_fraction")  # settings under which the paper's numbers do not apply
-_OF_FEATURES = "features."
 
 
 @dataclass(frozen=True)
@@ -192,26 +191,19 @@ def _rows_of_records(
     file_rows = [row.overrides for row in headline.rows] if headline else []
     typed = next((own for own in file_rows if {f"task={task}", f"data={data}"} <= set(own)), [])
     wanted = _headline_settings(headline, typed) if headline else {}
-    defaults = {own for item in all_found for own in _defaults(item.record, wanted) if _of_features(own[0])}
+    defaults = {own for item in all_found for own in _defaults(item.record, wanted) if own[0].startswith("features.")}
     placed = [(item, *_placed(item.record, selection.compared, wanted, defaults)) for item in found]
+    whole = [own for own in placed if own[0].record.status == "finished" and not is_partial(own[0].record)]
     complete = [
-        {
-            as_label(settings)
-            for item, own, settings in placed
-            if own == arm
-            and item.record.status == "finished"
-            and not is_partial(item.record)
-            and not _unlike(item.record, values)
-        }
+        {as_label(settings) for item, own, settings in whole if own == arm and not _unlike(item.record, values)}
         for arm, values in wanted.items()
     ]
     named = {name: values[0] for name, values in map(values_of, typed) if name not in NAMED}
     if headline and complete and not set.intersection(*complete):
         placed = [(item, *_placed(item.record, selection.compared, {}, set())) for item in found]
         instead = dict(sorted({own for item in found for own in _defaults(item.record, wanted)}))
-        named = {
-            name: instead[name] for own in _headline_settings(headline).values() for name in own if name in instead
-        }
+        of_arms = [name for own in _headline_settings(headline).values() for name in own]
+        named = {name: instead[name] for name in of_arms if name in instead}
     rows: dict[str, _RowRuns] = {}
     asked = {name for arm in selection.compared for name in arm_settings(arm)[1]}
     for item, arm, settings in sorted(placed, key=lambda own: as_label(own[2])):
@@ -228,10 +220,6 @@ def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[st
     left_out = (*NAMED, *NOT_RECORDED)
     found = {arm: {key: values[0] for key, values in own.items() if key not in left_out} for arm, own in typed.items()}
     return found if any(found.values()) else {}
-
-
-def _of_features(key: str) -> bool:
-    return key.startswith(_OF_FEATURES)
 
 
 def _defaults(record: RunRecord, wanted: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
@@ -265,7 +253,9 @@ def _placed(
     values = wanted.get(features) or (list(wanted.values())[1] if wanted else {})
     unlike = _unlike(record, values)
     kept = {key: value for key, value in settings.items() if key in unlike or key not in values}
-    named = {key: own for key, own in unlike.items() if own and (not _of_features(key) or (key, own) in defaults)}
+    named = {
+        key: own for key, own in unlike.items() if own and (not key.startswith("features.") or (key, own) in defaults)
+    }
     return features, dict(sorted({**kept, **named}.items()))
 
 

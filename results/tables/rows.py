@@ -23,8 +23,8 @@ from results.records.collect import Finding
 from results.records.example_scores import Example
 from results.records.identity import FOLD, Parts, differences, flattened, looked_up, shown, without_seed
 from results.records.metric import Metric
-from results.records.record import RunRecord, settings_of
-from results.records.typed_json import PAPER, read_toml
+from results.records.record import RunRecord, mapping_of, settings_of
+from results.records.typed_json import read_toml
 
 MINI = "mini"  # the data set that comes with the suite
 _VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
@@ -410,9 +410,11 @@ def comparable_parts(record: RunRecord) -> Parts:
     Vectors to which `trainings` in names.toml gives the same name count as equal, and so do controls that are drawn by
     the seed.
     """
-    parts = names.with_training_names(without_seed(record.hashed))
+    parts = without_seed(record.hashed)
+    if training := names.load_names().trainings.get(str(parts.get("vectors"))):
+        parts["vectors"] = training
     hashed = parts.get("settings")  # of a user's YAML; the fingerprint covers these, and the config has all settings
-    settings = {**settings_of(record), **(hashed if isinstance(hashed, Mapping) else {})}
+    settings = {**settings_of(record), **mapping_of(hashed)}
     if any(value is None for key, value in settings.items() if key.endswith(".draw")):  # each seed draws other weights;
         parts.pop("weights", None)  # the file that they are drawn from is in `inputs`
     return {**parts, "settings": settings, "metric": record.metric}
@@ -501,7 +503,7 @@ class _TestFile:
 
 @cache
 def _files() -> Mapping[str, _TestFile]:
-    return {file.sha256: file for file in read_toml(dict[str, list[_TestFile]], PAPER / "units.toml")["file"]}
+    return {file.sha256: file for file in read_toml(dict[str, list[_TestFile]], "units.toml")["file"]}
 
 
 def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> list[float] | None:
@@ -531,14 +533,12 @@ class Verdict:
         difference: Our mean minus the paper's number, in points.
         low: The lower end of the 95 % interval; None if no deviation is known.
         high: Its upper end.
-        margin: The smallest difference that matters, in points.
     """
 
     kind: str
     difference: float
     low: float | None
     high: float | None
-    margin: float
 
     def __str__(self) -> str:
         between = "" if self.low is None else f" ({self.low:+.2f} to {self.high:+.2f})"
@@ -556,7 +556,7 @@ def verdict(group: Group | None, paper: names.PaperScore | None) -> Verdict | No
     parts = _variances(group.scores, paper.std.get(group.features), paper.runs or 1)
     variance, df = stats.combined(parts)
     if not variance:  # also of several runs with equal scores, which tell nothing about others
-        return Verdict("one run" if len(group.scores) == 1 else "open", difference, None, None, margin)
+        return Verdict("one run" if len(group.scores) == 1 else "open", difference, None, None)
     error = variance**0.5
     half = stats.quantile(0.975, df) * error
     if abs(difference) + stats.quantile(0.95, df) * error < margin:
@@ -565,7 +565,7 @@ def verdict(group: Group | None, paper: names.PaperScore | None) -> Verdict | No
         kind = "short" if difference < 0 else "above"
     else:
         kind = "open"
-    return Verdict(kind, difference, difference - half, difference + half, margin)
+    return Verdict(kind, difference, difference - half, difference + half)
 
 
 def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[stats.Part]:
@@ -576,12 +576,6 @@ def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> l
     if ours is None:
         return [stats.Part(deviation**2 * (1 + 1 / runs), runs - 1)]
     return [stats.Part(ours / len(scores), len(scores) - 1), stats.Part(deviation**2 / runs, runs - 1)]
-
-
-LEARNED_NOTHING = (
-    "(one class for all test examples, or a score of 0), so gains over it or of it mean nothing. Try more epochs or "
-    "smaller batches"
-)
 
 
 def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -> list[tuple[str, bool]]:
@@ -622,7 +616,9 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
                 which = f"{runs_in_words([record])} was continued in another environment"
                 warnings.append((f"{where}: {which} ({', '.join(sorted(others))})", False))
     if nothing:
-        warnings.append((f"{row.title}: {', '.join(nothing)} learned nothing {LEARNED_NOTHING}", False))
+        why = "one class for all test examples, or a score of 0"
+        advice = "so gains over it or of it mean nothing. Try more epochs or smaller batches"
+        warnings.append((f"{row.title}: {', '.join(nothing)} learned nothing ({why}), {advice}", False))
     base, second = row.compared
     for arm in dict.fromkeys([second, *(group.features for group in row.groups)]):
         matched = row.comparing(base, arm).matched if arm != base else None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from results.names import load_paper
 from results.records.typed_json import read_toml
-from results.tables_page import OTHERS, Others, anchors_sheet, costs_sheet
+from results.tables_page import Others, anchors_sheet, costs_sheet
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +17,7 @@ def cells(sheet, name):
 
 def test_costs_of_our_models_are_those_of_their_cards_and_curves():
     """Tokens and minutes are those of the last line of the log; the size is the one that the paper's page names."""
-    found = cells(costs_sheet(read_toml(Others, OTHERS)), "biLM small")
+    found = cells(costs_sheet(read_toml(Others, "others.toml")), "biLM small")
     log = (ROOT / "elmo/pretrained/small/curve.csv").read_text().splitlines()
     last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
     assert found["read in all passes"] == f"{int(last['tokens']) / 1e9:.1f} G tokens"
@@ -28,7 +28,7 @@ def test_costs_of_our_models_are_those_of_their_cards_and_curves():
 
 
 def test_every_published_number_has_a_source():
-    others = read_toml(Others, OTHERS)
+    others = read_toml(Others, "others.toml")
     assert all(own.source for own in others.system)
     assert all(own["source"] for own in others.cost)
     assert {task for own in others.system for task in own.scores} <= set(load_paper().tasks)
