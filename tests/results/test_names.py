@@ -10,18 +10,10 @@ import results.report.__main__
 import results.status
 from results.experiments import HEADLINE, TABLE1, load_experiment
 from results.figures.drawing import PALETTE
-from results.names import (
-    NAMES,
-    arm_title,
-    common_title,
-    default_pair,
-    load_names,
-    metric_of,
-    settings_title,
-    task_title,
-)
+from results.names import arm_title, common_title, default_pair, load_names, metric_of, settings_title, task_title
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
+from results.records.typed_json import PAPER
 from tests.results.making import make_record, run_table, save
 
 KNOWN = ("ner", "sst5", "sst", "snli", "squad", "srl", "coref", "glove", "word2vec", "elmo_random", "gpt2", "bert")
@@ -72,7 +64,7 @@ def test_the_names_are_whole():
     names = load_names()
     assert set(default_pair()) <= names.arms.keys()
     assert {arm.colour for arm in names.arms.values()} - {""} <= PALETTE.keys()
-    content = tomllib.loads(NAMES.read_text(encoding="utf-8"))
+    content = tomllib.loads((PAPER / "names.toml").read_text(encoding="utf-8"))
     assert content["tasks"].keys() == names.tasks.keys()
 
 
@@ -190,7 +182,7 @@ def test_the_table_says_what_a_control_shows(tmp_path, capsys):
     """Of the arms that are shown, and of no other."""
     shows = {
         name: arm["shows"]
-        for name, arm in tomllib.loads(NAMES.read_text(encoding="utf-8"))["arms"].items()
+        for name, arm in tomllib.loads((PAPER / "names.toml").read_text(encoding="utf-8"))["arms"].items()
         if "shows" in arm
     }
     assert set(shows) >= {"elmo_random", "elmo_matched", "elmo_shuffled", "elmo_layer0", "elmo_isolated"}
