@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elmo import published
 from elmo.bilm.options import SIZES
-from elmo.published import VECTOR_NAMES, shipped_names
+from elmo.published import PUBLISHED, VECTOR_NAMES, shipped_names
 from results.records.printing import printable
 from results.records.typed_json import read_toml
 
@@ -29,7 +28,7 @@ def is_name(part: str, given: str, anywhere: bool = False) -> bool:
     """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
     if part == "transformer":
         return _HUB_NAME.fullmatch(given) is not None and (anywhere or not Path(given).exists())
-    if given in (*shipped_names(), *published.PUBLISHED):
+    if given in (*shipped_names(), *PUBLISHED):
         return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
     return given in SIZES or given in VECTOR_NAMES
 
