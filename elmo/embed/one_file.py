@@ -159,13 +159,7 @@ def selected(layers: Tensor, choice: str) -> Tensor:
 
 
 def embed_file(
-    bilm: Bilm,
-    source: Path,
-    target: Path,
-    settings: EmbedSettings,
-    name: str | None = None,
-    metadata: Mapping[str, str] | None = None,
-    quiet: bool = False,
+    bilm: Bilm, source: Path, target: Path, settings: EmbedSettings, shard: tuple[str, Mapping[str, str]] | None = None
 ) -> int:
     """Writes the layers of every line of `source` to `target`, which appears only when it is complete.
 
@@ -176,9 +170,7 @@ def embed_file(
         source: a text or a table.
         target: .parquet, .hdf5 or .h5.
         settings: without a batch size, the default for the device is used (carried states: always 64).
-        name: of the source in a Parquet file; its file name by default.
-        metadata: of a Parquet file.
-        quiet: show no progress bar.
+        shard: the name of the source and the metadata in a Parquet file of many, which shows no progress bar.
 
     Returns:
         The number of tokens embedded.
@@ -205,10 +197,13 @@ def embed_file(
     size = settings.batch_size or (BATCH_SIZE if on_cpu or carried else BATCH_SIZE_ON_A_GPU)
     most_tokens = TOKENS_AT_ONCE if on_cpu else TOKENS_AT_ONCE_ON_A_GPU
     state = CarriedState() if carried else None
+    name, metadata = shard or (source.name, {})
     with (
         replacing(target) as partial,
-        progress_bar(Console(stderr=True, quiet=quiet), MofNCompleteColumn(), TextColumn("lines")) as progress,
-        _parquet_writer(partial, kept, bilm.dim, settings, name or source.name, metadata or {})
+        progress_bar(
+            Console(stderr=True, quiet=shard is not None), MofNCompleteColumn(), TextColumn("lines")
+        ) as progress,
+        _parquet_writer(partial, kept, bilm.dim, settings, name, metadata)
         if target.suffix == PARQUET
         else _hdf5_writer(partial, pooled, needed) as write,
     ):

@@ -106,7 +106,7 @@ class ShardWriter:
             )
         metadata = {METADATA: json.dumps(job.made_from(path))}
         with torch_threads(job.threads):
-            return embed_file(self._bilm, path, shard, job.settings, name, metadata, quiet=True)
+            return embed_file(self._bilm, path, shard, job.settings, (name, metadata))
 
     @cached_property
     def _bilm(self) -> Bilm:

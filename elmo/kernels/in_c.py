@@ -97,7 +97,6 @@ class CompiledBilm:
     """The biLM's functions of the library, on tensors: float32, on the CPU and contiguous."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.name = Path(library._name).stem  # has the hash of source, compiler and processor
         self.lanes: int = library.elmo_lanes()
         self._product = library.elmo_product
         self._product.argtypes = [_pointer] * 4 + [_long] * 3 + [_float]
@@ -107,10 +106,9 @@ class CompiledBilm:
         self._windows = library.elmo_windows
         self._windows.argtypes = [_pointer, _long, _long, ctypes.c_int64, _pointer, _pointer, _long, _long, _long]
         self._windows.argtypes += [ctypes.c_int, _pointer, _long]
-        self._windows.restype = None
         self._highway = library.elmo_highway
         self._highway.argtypes = [_pointer] * 3 + [_long]
-        self._highway.restype = None
+        self._windows.restype = self._highway.restype = None
 
     def panels(self, weight: Tensor, bias: Tensor | None = None) -> Panels:
         """Converts a weight matrix, (outputs, inputs), and its bias for `product`."""

@@ -221,9 +221,6 @@ class TokenStore:
         made_of = {key: self.header[key] for key in keys if key in self.header}
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
-    def __len__(self) -> int:
-        return len(self.type_offsets) - 1
-
     def words(self) -> list[str]:
         """Return the spelling of every word, by id; the first `vocabulary_size` are targets."""
         spelled = self.type_bytes.tobytes()
