@@ -20,7 +20,7 @@ from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, 
 from results.records.record import read_record, write_record
 from results.tables_page import generated
 from tests.results.making import CLEAN, make_record, run_table, save
-from tests.results.publishing.finished_runs import README, save_run
+from tests.results.publish.finished_runs import README, save_run
 
 CODE = "0f1e2d3c" * 5
 

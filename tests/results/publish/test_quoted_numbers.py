@@ -12,9 +12,9 @@ import pytest
 from results.names import load_names, load_paper, task_title
 from results.tables.rows import MINI
 from tests.results.making import make_record, save
-from tests.results.publishing.finished_runs import save_run
-from tests.results.publishing.quoted_documents import quoted_numbers
-from tests.results.publishing.quoted_values import Published, nearest
+from tests.results.publish.finished_runs import save_run
+from tests.results.publish.quoted_documents import quoted_numbers
+from tests.results.publish.quoted_values import Published, nearest
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"{folder}/README.md" for folder in ("elmo", "tasks", "results"))]

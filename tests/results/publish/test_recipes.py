@@ -7,7 +7,7 @@ import pytest
 from results.names import load_names
 from results.publish import main
 from tests.results.making import run_report, run_table
-from tests.results.publishing.finished_runs import GLOVE, save_run
+from tests.results.publish.finished_runs import GLOVE, save_run
 
 NEWEST = load_names().tasks["sst5"].recipe
 ARMS = {

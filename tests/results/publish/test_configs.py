@@ -3,7 +3,7 @@
 import pytest
 
 from results.publish import main
-from tests.results.publishing.finished_runs import save_run
+from tests.results.publish.finished_runs import save_run
 
 
 def save_with_config(runs, number=1, **changes):

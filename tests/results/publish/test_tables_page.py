@@ -11,7 +11,7 @@ from results.records.record import Mix, read_record, write_record
 from results.report.parts import load_texts
 from results.tables_page import shown_chapter
 from tests.results.making import CLEAN, make_record
-from tests.results.publishing.finished_runs import GLOVE, save_run
+from tests.results.publish.finished_runs import GLOVE, save_run
 
 
 def test_the_mini_data_have_a_table_and_a_figure(tmp_path, runs, root):

@@ -12,7 +12,7 @@ from results.records.example_scores import write_confidences, write_examples, wr
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name
 from results.records.record import FurtherTest, RunError, read_record, write_record
 from tests.results.making import CLEAN, make_record, save
-from tests.results.publishing.finished_runs import README, save_run
+from tests.results.publish.finished_runs import README, save_run
 
 
 def published(root):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.results.publishing.finished_runs import README, save_run
+from tests.results.publish.finished_runs import README, save_run
 
 
 @pytest.fixture
