@@ -25,9 +25,8 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
 from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.records.collect import FoundRecord
-from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
+from results.records.example_scores import ExamplesUnreadable, Prediction, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
-from results.records.metric import Metric
 from results.records.printing import printable_lines
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
@@ -173,13 +172,9 @@ def _kept(run: FoundRecord) -> tuple[list[Prediction], list[tuple[bool, float]]]
             f"as scores, and the counts of {record.metric} in these. Runs of earlier versions, and published ones "
             "whose data do not come with the suite, have no predictions. To make them, run it again with runs_dir=NEW"
         )
-    return predictions, [_judged(metric, example) for example in scores]
-
-
-def _judged(metric: Metric, example: Example) -> tuple[bool, float]:
-    """Whether an example is right, and its score; 100 where there is nothing to find and nothing was found."""
-    right = metric.is_right(example)
-    return right, 100.0 if right else metric.of_examples([example]) or 0.0
+    rights = map(metric.is_right, scores)  # also where there is nothing to find and nothing was found
+    shares = [metric.of_examples([example]) or 0.0 for example in scores]
+    return predictions, [(right, 100.0 if right else share) for right, share in zip(rights, shares, strict=True)]
 
 
 def _name(record: RunRecord) -> str:

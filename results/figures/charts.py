@@ -249,7 +249,7 @@ def gains_by_perplexity(table: Table) -> list[drawing.Figure]:
 
 
 def _by_perplexity(table: Table, line: Row) -> drawing.Figure | None:
-    base, base_title = line.group(table.base), table.titles[table.base]
+    base, base_title = line.group(table.compared[0]), table.titles[table.compared[0]]
     if base is None:
         return None
     known = table.experiment.perplexities

@@ -300,7 +300,7 @@ class _Cell:
 
 def arm_gains(table: Table) -> drawing.Figure | None:
     """The figure; None if the table has no costs, or fewer than three arms with runs."""
-    experiment, base = table.experiment, table.base
+    experiment, base = table.experiment, table.compared[0]
     lines = [line for line in table.rows if (first := line.group(base)) and line.groups != [first]]
     with_runs = [arm for arm in experiment.arms if any(line.group(arm) for line in table.rows)]
     if not experiment.costs or len(with_runs) < FEWEST_ARMS or not lines:
@@ -338,13 +338,13 @@ def arm_gains(table: Table) -> drawing.Figure | None:
 
 
 def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
-    first, group = line.group(table.base), line.group(arm)
-    if arm == table.base and group:
+    first, group = line.group(table.compared[0]), line.group(arm)
+    if arm == table.compared[0] and group:
         score = f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
         return _Cell(None, None, 0, None, score, score)
     ours, interval, published = compared.error_cut, compared.cut_interval, None
     if arm in line.spec.same_baseline:
-        published = relative_error_cut(line.printed[table.base], line.printed[arm])
+        published = relative_error_cut(line.printed[table.compared[0]], line.printed[arm])
     few_seeds = any(own and own.few_seeds for own in (first, group))
     marks = MARK * few_seeds + WARNED * bool(group and group.warnings)
     between = shown_interval(interval, sign="-").removesuffix(MARK)

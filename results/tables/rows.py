@@ -323,14 +323,9 @@ class Table:
         """Whether the comparison is the paper's, so that its numbers are shown."""
         return self.compared == names.default_pair()
 
-    @property
-    def base(self) -> str:
-        """The arm that others are compared with."""
-        return self.compared[0]
-
     def against_base(self, row: Row, arm: str) -> Row:
-        """The row, to compare an arm with `base`; there is no pair if the arm is `base` itself."""
-        return row.comparing(self.base, arm if arm != self.base else "")
+        """The row, to compare an arm with the first that is compared; there is no pair if it is that arm itself."""
+        return row.comparing(self.compared[0], arm if arm != self.compared[0] else "")
 
     def by_task(self) -> list[tuple[list[Row], list[Row]]]:
         """For each task on a data set that has runs the rows to show first, and the others."""

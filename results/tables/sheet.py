@@ -307,7 +307,7 @@ def explanations(table: Table) -> list[str]:
     titles = [f"{row.title}, {metrics[id(row)]}" if times[row.title] > 1 else row.title for row, _ in pairs]
     lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(titles, pairs, strict=True)])
     if experiment.by_arm:
-        lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.base]}")
+        lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.compared[0]]}")
     if unknown := [row.title for row in rows if row.pair and not row.interval]:
         lines.append(f"no interval ({', '.join(unknown)}): {NO_INTERVAL}")
     lines += names.controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))
