@@ -294,6 +294,9 @@ def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
             read_now = {item.file_name: tensor}
             if item.file_name in in_steps:
                 read_now[item.scale_name] = scale = read(item.scale_name).float()
+                if (scale <= 0).any():
+                    found = f"{path}: tensor {item.scale_name!r}: expected positive steps, found {scale.min():g}"
+                    raise InputError(f"{found}. The file is damaged; copy it again")
                 tensor = tensor.float() * scale
             elif not tensor.is_floating_point():
                 raise InputError(

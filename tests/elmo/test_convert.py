@@ -134,6 +134,13 @@ def test_steps_that_are_not_finite_are_refused(path, value):
         load_bilm(path)
 
 
+@pytest.mark.parametrize("value", [0.0, -0.25])
+def test_steps_that_are_not_positive_are_refused(path, value):
+    damaged(path, lambda tensors: tensors[f"{GATES}_scale"][0, 3].fill_(value))
+    with pytest.raises(InputError, match=f"tensor '{GATES}_scale': expected positive steps, found {value:g}"):
+        load_bilm(path)
+
+
 @pytest.mark.parametrize("shape", [(0,), (80,), (1, 79), (12, 1), ()])
 def test_misshaped_steps_are_refused(path, shape):
     damaged(path, lambda tensors: tensors.update({f"{GATES}_scale": torch.ones(shape)}))

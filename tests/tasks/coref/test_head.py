@@ -160,7 +160,7 @@ def test_a_document_of_one_word():
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("span_width", 0), ("spans_per_word", 0.0), ("spans_per_word", 11), ("max_sentences", 0), ("dropout", 1.0)],
+    [("feature", 0), ("spans_per_word", 0.0), ("spans_per_word", 11), ("max_sentences", 0), ("dropout", 1.0)],
 )
 def test_settings_out_of_range(setting, value):
     with pytest.raises(ValueError, match=rf"task\.{setting}: expected .*, found {value}"):
