@@ -55,6 +55,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
                                          the context ladder: each word alone, with neighbours, in a permuted sentence
            static|elmo_static            baseline + vectors of the biLM's text (python -m tasks.word2vec); + ELMo
            word2vec|static_elmo          these vectors instead of GloVe; the same + ELMo
+           bag_of_words                  below the baseline: logistic regression on words, no vectors
            drawn                         below the baseline: word vectors drawn at random
            flair|flair_elmo              baseline + states of character LMs; the same + ELMo
            masked                        baseline + our own masked LM (python -m elmo.pretrain objective=masked)

@@ -1,6 +1,7 @@
-"""Natural language inference: ESIM over pairs of sentences, scored by accuracy.
+"""Natural language inference, and any other labels of pairs: ESIM over pairs of sentences, scored by accuracy.
 
-Files are jsonl as SNLI's: one pair of sentences per line, with the label on which the annotators agreed.
+Files of SNLI are jsonl: one pair of sentences per line, with the label on which the annotators agreed. Those of a
+user's own pairs are tables.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from elmo.common.checks import Dropout, Width
-from elmo.common.errors import excerpt
-from elmo.common.files import utf8_lines
+from elmo.common.errors import InputError, excerpt
+from elmo.common.files import table_rows, utf8_lines
 from elmo.tokeniser import Tokeniser
 from results.records.metric import Grouping
 from tasks.data.text import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
@@ -37,6 +38,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 NO_LABEL = "-"  # the annotators did not agree
 FIELDS = ("gold_label", "sentence1", "sentence2")
 NO_PREMISE = (".",)
+TEXTS = ("text1", "text2")  # of a user's own pairs
 
 
 @dataclass
@@ -141,8 +143,8 @@ class Esim(Classifier):
     vectors themselves. The paper does so for tasks with attention over the encoder.
     """
 
-    def __init__(self, settings: EsimSettings, input_dim: int, output_dim: int) -> None:
-        super().__init__(LABELS)
+    def __init__(self, settings: EsimSettings, labels: Sequence[str], input_dim: int, output_dim: int) -> None:
+        super().__init__(labels)
         hidden = settings.hidden
         self.input_dropout = VariationalDropout(settings.dropout)
         self.encoder = BiRnn(input_dim, hidden, cell=OrthogonalLstm)
@@ -153,7 +155,7 @@ class Esim(Classifier):
             XavierLinear(4 * self.composition.output_dim, hidden),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
-            XavierLinear(hidden, len(LABELS)),
+            XavierLinear(hidden, len(labels)),
         )
 
     def _encode(self, texts: Sequence[FeatureBatch]) -> list[Tensor]:
@@ -171,7 +173,7 @@ class Esim(Classifier):
         ]
 
     def logits(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
-        """The scores of the labels, (batch, 3), from the features of premises and hypotheses."""
+        """The scores of the labels, (batch, labels), from the features of premises and hypotheses."""
         premise, hypothesis = features
         a, b = self._encode(features)
         for_a, for_b = align(a, b, premise.mask, hypothesis.mask)
@@ -188,13 +190,13 @@ class Snli(Classification[PairExample, EsimSettings]):
     """Natural language inference by accuracy."""
 
     name = "snli"
-    labels = LABELS
+    labels: Sequence[str] = LABELS
     length_edges = (15, 20, 30)
     recipe = 1
     settings_type = EsimSettings
-    reader_type = PairReader
-    columns = FIELDS
-    raw_fields = FIELDS[1:]
+    reader_type: ClassVar[type] = PairReader
+    columns: ClassVar[tuple[str, ...]] = FIELDS
+    raw_fields: ClassVar[tuple[str, ...]] = FIELDS[1:]
 
     def read(self, path: Path, split: Split) -> list[PairExample]:
         """The pairs of a jsonl file, including those without a label."""
@@ -243,4 +245,52 @@ class Snli(Classification[PairExample, EsimSettings]):
 
     def build_head(self, widths: Mapping[str, int]) -> Head:
         """An ESIM."""
-        return Esim(self.settings, widths["input"], widths["output"])
+        return Esim(self.settings, self.labels, widths["input"], widths["output"])
+
+
+@dataclass
+class PairTable:
+    """The columns of a table of pairs: both texts and their label."""
+
+    first: str = "text1"
+    second: str = "text2"
+    label: str = "label"
+
+
+class Pairs(Snli):
+    """Pairs of texts by accuracy; the training examples decide the labels."""
+
+    name = "pairs"
+    labels = ()
+    reader_type = PairTable
+    columns = (*TEXTS, "label")
+    raw_fields = TEXTS
+
+    def read(self, path: Path, split: Split) -> list[PairExample]:
+        """The pairs of a CSV or TSV table."""
+        rows = table_rows(path, (self.reader.first, self.reader.second, self.reader.label))
+        try:
+            return [self._pair(f"{path.name}:{line}", dict(zip(self.columns, row, strict=True))) for line, row in rows]
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(str(error)) from error
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[PairExample]:
+        """The pairs in rows with `text1`, `text2` and `label`."""
+        return list(parsed_rows(rows, split, self._pair))
+
+    def from_raw(self, name: str, fields: Mapping[str, Any]) -> PairExample:
+        """A pair without a label: `text1` and `text2`."""
+        return self._pair(name, {**fields, "label": ""})
+
+    def raw_columns(self) -> Mapping[str, str]:
+        """The columns of the texts in the run's own tables."""
+        return dict(zip(self.raw_fields, (self.reader.first, self.reader.second), strict=True))
+
+    def _pair(self, name: str, row: Mapping[str, Any]) -> PairExample:
+        words = _Words(PairReader(parses=False))
+        first, second = (words.of(text, None) if isinstance(text := row.get(own), str) else () for own in TEXTS)
+        if not (first and second):
+            raise ValueError(f"{name}: expected words in {' and '.join(TEXTS)}, found none. Correct the row")
+        return PairExample(name, first, second, str(row["label"]).strip())

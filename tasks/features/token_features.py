@@ -52,6 +52,7 @@ from tasks.features.words import (
 from tasks.modules.seeding import initialise
 from tasks.task import PLACES, FeatureBatch, Sentence
 
+BAG_OF_WORDS = "bag_of_words"  # the features without any part: the head reads the words themselves
 # What readers of scores must know about a model, by the last part of its name or path.
 WARNINGS = {
     "all-mpnet-base-v2": "all-mpnet-base-v2 was trained on SNLI, MultiNLI, SQuAD 2.0, Reddit and Stack Exchange, so "
@@ -377,7 +378,7 @@ class FeaturesConfig:
             if not name.isidentifier() or hasattr(nn.ModuleDict, name):
                 raise InputError(f"{key}.frozen.{name}: expected another name, of letters, digits and _")
         at_input = any("input" in frozen.places for frozen in self.all_frozen().values())
-        if not (self.words or self.characters or at_input):
+        if not (self.words or self.characters or at_input or self.name == BAG_OF_WORDS):
             raise InputError(f"{key}: every part is null; keep at least one of words, characters, elmo at the input")
 
     def check_weights(self) -> None:
@@ -584,7 +585,7 @@ class TokenFeatures(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device of the vectors."""
-        return next(chain(self.parameters(), self.buffers())).device
+        return next(chain(self.parameters(), self.buffers(), [torch.empty(0)])).device
 
     @property
     def training_words(self) -> tuple[str, ...]:
@@ -619,7 +620,7 @@ class TokenFeatures(nn.Module):
         """
         sentences = list(sentences)
         self._number(sentences)
-        return max(part.prepare(sentences, reporter) for part in self._parts)
+        return max((part.prepare(sentences, reporter) for part in self._parts), default=0)
 
     def _number(self, sentences: Iterable[Sentence]) -> None:
         """Gives every word of these sentences a number."""
@@ -654,7 +655,7 @@ class TokenFeatures(nn.Module):
 
     def vectors_of(self, found: Sequence[LocatedText]) -> list[FeatureBatch]:
         """The vectors of texts from `find`."""
-        by_part = zip(*(part.vectors(found) for part in self._parts), strict=True)
+        by_part = zip(*(part.vectors(found) for part in self._parts), strict=True) if self._parts else [()] * len(found)
         return [self._joined(text, vectors) for text, vectors in zip(found, by_part, strict=True)]
 
     def _joined(self, text: LocatedText, vectors: Sequence[Mapping[str, Tensor]]) -> FeatureBatch:

@@ -41,6 +41,7 @@ from results.records.record import (
     timestamp,
     write_record,
 )
+from tasks.bag_of_words import BagOfWords
 from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
 from tasks.metrics import SAME_SCORE, Scores
@@ -278,7 +279,9 @@ class _Execution:
         resuming = run.checkpoint, run.fingerprint, on_epoch, self.inputs, asdict(self.environment)
         self.inputs = {**self.inputs, **run.further_inputs}
         trainer = Trainer(task, run.trainer, run.seed, self.device, reporter, *resuming)
-        if isinstance(task, FitsItself):
+        if isinstance(model.head, BagOfWords):
+            fitted = model.head.fit(train, dev)
+        elif isinstance(task, FitsItself):
             fitted = task.fit(trainer, model, train, dev, self.fit)
         else:
             if run.limit is None and (few := _few_steps(trainer, train)):

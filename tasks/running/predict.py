@@ -20,6 +20,7 @@ from elmo.common.progress import Reporter
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
 from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
 from results.records.record import RecordUnreadable, read_record
+from tasks.bag_of_words import BagOfWords
 from tasks.data.text import fields_of_line, json_object, raw_items
 from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.metrics import Scores
@@ -402,7 +403,8 @@ def _weights_below(folder: Path) -> Path:
 
 def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedModel | None:
     """The model of a run, ready to predict; None for a task that is not trained by gradient descent."""
-    return None if isinstance(config.task, FitsItself) else LoadedModel(config, model, device)
+    by_itself = isinstance(config.task, FitsItself) or isinstance(model.head, BagOfWords)
+    return None if by_itself else LoadedModel(config, model, device)
 
 
 def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:

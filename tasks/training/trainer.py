@@ -27,6 +27,7 @@ from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
+from tasks.bag_of_words import BagOfWords
 from tasks.features.token_features import TokenFeatures, TunedGroup
 from tasks.features.words import LocatedText
 from tasks.metrics import Scores
@@ -197,7 +198,7 @@ class TaskModel(nn.Module):
     def start(cls, task: Task[Any, Any], features: TokenFeatures, seed: int) -> TaskModel:
         """The model before training; the seed alone decides its initial values."""
         with drawing_from(seed, "head"):  # for parameters that only their constructor draws
-            head = task.build_head(features.widths)
+            head = task.build_head(features.widths) if any(features.widths.values()) else BagOfWords(task)
         initialise(head, seed, "head")
         return cls(features, head)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elmo.common.files import duration
+from elmo.common.progress import duration
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def text(lengths, output_dim, seed):
 
 
 def head_of(output_dim=0, seed=1):
-    head = Esim(EsimSettings(hidden=HIDDEN), INPUT, output_dim)
+    head = Esim(EsimSettings(hidden=HIDDEN), LABELS, INPUT, output_dim)
     initialise(head, seed, "head")
     return head.eval()
 

@@ -1,0 +1,121 @@
+"""`python -m tasks.compare FILE`: do frozen contextual vectors help on your own labelled data?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+
+from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.progress import Meter, duration
+from tasks.compare.plan import Plan, make_plan, quoted
+from tasks.compare.reading import read_own
+
+POLL = 0.5  # seconds
+LOG_LINES = 10
+DESCRIPTION = """\
+Compares GloVe, GloVe + ELMo, layer 0 of ELMo and a bag of words on your own labelled data, and says in a sentence what
+frozen contextual vectors add: labelled texts, pairs of texts, or tagged words. It finds delimiter, columns and task,
+splits the data (equal texts stay together; below 1,500 examples by cross-validation), trains a small head for each arm
+and seed, and continues where it was stopped. All runs are ordinary ones: python -m results.table shows them."""
+EXAMPLE = """\
+examples:
+  python -m tasks.compare reviews.csv                          also .tsv, .jsonl, words and tags in columns
+  python -m tasks.compare reviews.csv --columns review,stars   the columns of text and label; of pairs, three
+  python -m tasks.compare texts/                               text files in a folder for each class
+  python -m tasks.compare OWNER/NAME                           a dataset of the Hugging Face hub"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
+    parser = command_parser("tasks.compare", DESCRIPTION, EXAMPLE)
+    parser.add_argument("source", metavar="FILE", help="a file, a folder, or the name of a dataset on the hub")
+    about = "the columns of the text (or of both texts) and of the label; default: found by their names and values"
+    parser.add_argument("--columns", type=lambda it: it.split(","), default=(), metavar="TEXT,LABEL", help=about)
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each arm; default: 3")
+    parser.add_argument("--jobs", type=int, default=-1, metavar="N", help="runs at the same time; default: one a core")
+    parser.add_argument("--runs", type=Path, default=Path("results/runs"), metavar="DIR", help="default: results/runs")
+    options = parser.parse_args(arguments)
+    return exit_status("tasks.compare", lambda: compare(options))
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Reads, runs and answers."""
+    started = time.monotonic()
+    data = read_own(options.source, options.columns)
+    plan = make_plan(data, Path(options.source).stem, options.runs, range(1, options.seeds + 1))
+    kinds = {"classify": "labelled texts", "pairs": "pairs of texts", "ner": "sentences with tags"}
+    labels = sorted({tag[2:] for row in data.rows for tag in row.tags if tag[2:]} or {row.label for row in data.rows})
+    named = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
+    say(f"{options.source}: {len(data.rows):,} {kinds[data.task]}, {len(labels)} labels: {named}")
+    for line in data.said:
+        say(f"  {line}")
+    how = f"{plan.folds}-fold cross-validation" if plan.folds else f"{len(plan.tested):,} of them to test"
+    say(f"{plan.runs} runs: {', '.join(plan.arms)}; {options.seeds} seeds; {how}. Copies of the data: {plan.folder}")
+    sweep(plan, options.runs, options.jobs)
+    from tasks.compare.answer import answer_of  # imported here: the first line must come soon
+
+    answer = answer_of(plan, options.runs, cost_of(plan))
+    (plan.folder / "answer.txt").write_text(answer.text, encoding="utf-8")
+    (plan.folder / "figure.svg").write_text(answer.svg, encoding="utf-8")
+    say(f"\n{answer.text}\nFigure: {plan.folder / 'figure.svg'}. Time: {duration(time.monotonic() - started)}")
+    say(f"All records: python -m results.table --experiment {plan.experiment} --runs {options.runs} --notes")
+    return 0
+
+
+def say(line: str) -> None:
+    """Prints a line at once."""
+    print(line, flush=True)
+
+
+def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
+    """Carries out the runs that are missing, with a progress bar.
+
+    Raises:
+        InputError: some failed; the message has the last lines of the log.
+    """
+    parallel = jobs != 1 and find_spec("hydra_plugins.hydra_joblib_launcher") is not None
+    launcher = ["hydra/launcher=cores", f"hydra.launcher.n_jobs={jobs}"] if parallel else []
+    words = ["-m", f"experiment={quoted(plan.experiment)}", f"runs_dir={quoted(runs_dir)}", "retry=failed", *launcher]
+    log, done = plan.folder / "runs.log", 0
+    with log.open("w", encoding="utf-8") as file, Meter(Console(stderr=True), "runs", plan.runs) as meter:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.run", *words], stdout=file, stderr=file, env=os.environ
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(POLL)
+                before, done = done, len(list((runs_dir / plan.name).rglob("record.json")))
+                meter.advance(done - before)
+        finally:
+            process.wait()  # after Ctrl-C, which the terminal sends to both, it ends by itself
+    if process.returncode:
+        tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-LOG_LINES:])
+        raise InputError(f"some runs failed, and the same command runs those again. The end of {log}:\n{tail}")
+
+
+def cost_of(plan: Plan) -> float:
+    """Milliseconds in which one core computes ELMo's layers of an example."""
+    import torch
+
+    import elmo
+
+    torch.set_num_threads(1)
+    rows, bilm = plan.tested[:64], elmo.load_bilm("small")
+    texts = [sentence for row in rows for text in row.texts for sentence in elmo.tokenise(text)]
+    sentences = [row.texts for row in rows] if plan.data.task == "ner" else texts
+    bilm.token_layers(sentences[:2])
+    started = time.perf_counter()
+    bilm.token_layers(sentences)
+    return 1000 * (time.perf_counter() - started) / len(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""Reads labelled data of any common form, and says what it found: delimiter, columns and task. Loads no torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from elmo.common.errors import InputError
+from elmo.common.files import LONGEST_TEXT, parse_json
+
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+LOOKED_AT = 500  # rows by which the form of a table is found
+LEAST = 40  # examples
+MOST_RARE = 5  # a label of fewer texts cannot be in all parts
+MOST_CLASSES = 200
+MOST_NUMBERS = 10  # of different numbers that are classes
+LABEL_WORDS, TEXT_WORDS = 4, 2.5  # labels are shorter on average, and texts longer
+LABELS = (
+    *("label", "labels", "class", "category", "target", "sentiment", "gold_label", "y", "intent", "topic", "stars"),
+    *("rating", "polarity", "stance", "emotion", "tag", "output", "coarse_label", "is_duplicate", "quality"),
+)
+TEXTS = (
+    *("text", "sentence", "review", "comment", "tweet", "content", "body", "message", "document", "utterance"),
+    *("question", "query", "description", "abstract"),
+)
+PAIRED = [
+    ("premise", "hypothesis"),
+    *(("sentence1", "sentence2"), ("text1", "text2"), ("question1", "question2"), ("s1", "s2")),
+    *(("text_a", "text_b"), ("sentence_a", "sentence_b"), ("question", "answer"), ("query", "passage")),
+]
+REMEDY = "Name the columns: --columns TEXT,LABEL, or for pairs --columns TEXT,TEXT,LABEL"
+_TAG = re.compile(r"[BIESLUM]-\S+|O")
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class OwnExample:
+    """An example: its texts, or the words of a sentence, and its label, or the tags of the words."""
+
+    texts: tuple[str, ...]
+    label: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class OwnData:
+    """What was read.
+
+    Attributes:
+        task: the task that a comparison runs: classify, pairs or ner.
+        columns: the names of the columns of the texts and of the label; a predictor reads tables by them.
+        rows: the examples.
+        said: what was found, a line each.
+    """
+
+    task: str
+    columns: Sequence[str]
+    rows: list[OwnExample]
+    said: list[str]
+
+
+def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
+    """Reads a file, a folder of text files by class, or a dataset of the Hugging Face library.
+
+    Args:
+        given: a path, or a name on the hub.
+        columns: the columns of the text, or of both texts, and last of the label; found by themselves if empty.
+
+    Raises:
+        InputError: it cannot be read, or does not say which columns or task are meant.
+    """
+    path, said = Path(given).expanduser(), list[str]()
+    saved = any((path / name).exists() for name in ("dataset_dict.json", "state.json"))
+    if saved or (not path.exists() and re.fullmatch(r"[\w-]+(/[\w.-]+)?", given)):
+        data = _of_table(*_hub_rows(given, saved), columns)
+    elif path.is_dir():
+        files = sorted(file for file in path.rglob("*.txt") if file.parent != path)
+        rows = [OwnExample((_decoded(file, said),), file.parent.name) for file in files]
+        said = [f"{len(files):,} text files (.txt), each in the folder of its class", *said[:1]]
+        data = OwnData("classify", ("text", "label"), rows, [])
+    elif path.is_file():
+        text = _decoded(path, said)
+        if text.lstrip()[:1] in ("{", "["):
+            data = _of_table(*_json_rows(path, text), columns)
+        else:
+            data = _tagged(text) or _of_table(*_delimited(path, text), columns)
+    else:
+        raise InputError(f"{given}: expected a file, a folder or the name of a dataset, found none. Check the path")
+    data.said[:0] = said
+    return _checked(data)
+
+
+def _decoded(path: Path, said: list[str]) -> str:
+    """The text of a file; one that is not UTF-8 is read as Windows-1252, and said so."""
+    raw = path.read_bytes()
+    try:
+        return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        said.append(f"{path.name} is not UTF-8 (line {line}): read as Windows-1252; check letters with accents")
+        return raw.decode("cp1252", errors="replace")
+
+
+def _delimited(path: Path, text: str) -> tuple[list[str], Rows, str]:
+    """The columns and rows of a table, and its form in words; rows of another length are left out."""
+    csv.field_size_limit(LONGEST_TEXT)
+    found: list[tuple[float, int, str, int, list[list[str]]]] = []
+    for delimiter in DELIMITERS:
+        # Between tabs is plain text, where a quote may be anywhere, unless quotes enclose cells.
+        plain = delimiter == "\t" and not re.search(r'(^|\t)"[^\t\n]*"(\t|\n|$)', text[:100_000])
+        quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting) if row]
+        width, count = Counter(map(len, rows[:LOOKED_AT])).most_common(1)[0] if rows else (0, 0)
+        if width > 1:
+            found.append((round(count / len(rows[:LOOKED_AT]), 1), -len(found), delimiter, width, rows))
+    if not found:
+        raise InputError(
+            f"{path}: expected columns between {', '.join(DELIMITERS.values())}, or words with tags, found neither. "
+            "Save it as CSV with a text and a label in each row"
+        )
+    _, _, delimiter, width, rows = max(found)
+    header = [name.strip() for name in rows[0]] if _is_header(rows) else []
+    names = header or [f"column {number}" for number in range(1, width + 1)]
+    kept = [dict(zip(names, row, strict=True)) for row in rows[bool(header) :] if len(row) == width == len(names)]
+    left_out = len(rows) - bool(header) - len(kept)
+    form = f"columns between {DELIMITERS[delimiter]}" + ", no header" * (not header)
+    return names, kept, form + f"; {left_out:,} rows with another number of columns are left out" * bool(left_out)
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row names the columns."""
+    first, others = [cell.strip().lower() for cell in rows[0]], rows[1:LOOKED_AT]
+    names = len(set(first)) == len(first) and all(re.fullmatch(r"[^\W\d][\w .-]{0,40}", cell) for cell in first)
+    again = any(cell.strip().lower() == first[at] for row in others for at, cell in enumerate(row[: len(first)]))
+    return names and (not again or bool(set(first) & {*LABELS, *TEXTS}))
+
+
+def _json_rows(path: Path, text: str) -> tuple[list[str], Rows, str]:
+    """The columns and rows of JSON lines, or of a list of objects."""
+    try:
+        whole = text.lstrip().startswith("[")
+        rows = parse_json(text) if whole else [parse_json(line) for line in text.splitlines() if line.strip()]
+        return list(dict.fromkeys(name for row in rows[:LOOKED_AT] for name in row)), rows, "JSON"
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"{path}: expected JSON objects, a line each, found: {error}. Correct the file") from error
+
+
+def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
+    """The columns and rows of a dataset, all of its splits together; numbers of classes become their names."""
+    import datasets  # imported here: slow to import
+
+    try:
+        found = datasets.load_from_disk(given) if saved else datasets.load_dataset(given)
+    except Exception as error:  # the library raises errors of any kind
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{given}: no such file, nor a dataset that the hub's library can load: {reason}") from error
+    rows = []
+    for split in found.values() if isinstance(found, dict) else [found]:
+        classes = {name: kind.names for name, kind in split.features.items() if isinstance(kind, datasets.ClassLabel)}
+        for row in split:
+            named = {name: names[row[name]] if (row[name] or 0) >= 0 else None for name, names in classes.items()}
+            rows.append({**row, **named})
+    return list(rows[0]), rows, "a Hugging Face dataset, all of its splits together"
+
+
+def _tagged(text: str) -> OwnData | None:
+    """Sentences of words with tags in columns, with a blank line after each; None if the text is something else."""
+    lines = [line.rstrip() for line in text.splitlines() if not line.startswith(("-DOCSTART-", "# "))]
+    delimiter = "\t" if any("\t" in line for line in lines[:LOOKED_AT]) else None
+    blocks = [list(block) for blank, block in groupby(lines, lambda line: not line) if not blank]
+    width = (
+        Counter(len(line.split(delimiter)) for block in blocks for line in block).most_common(1)[0][0] if blocks else 0
+    )
+    cells = [[row for line in block if len(row := line.split(delimiter)) == width] for block in blocks]
+    cells = list(filter(None, cells))
+    columns = list(zip(*(row for sentence in cells for row in sentence), strict=True))
+    if (
+        width < 2
+        or len(cells) < max(2, len(lines) / 300)
+        or sum(" " in word for word in columns[0]) > len(columns[0]) / 50
+    ):
+        return None
+    word = int(width > 2 and all(map(str.isdigit, columns[0])))
+    spans = [place for place in range(width) if all(map(_TAG.fullmatch, columns[place]))]
+    tag = spans[-1] if spans else width - 1
+    rows = []
+    for sentence in cells:
+        tags = tuple(row[tag] if spans else f"B-{row[tag]}" for row in sentence)
+        rows.append(OwnExample(tuple(row[word] for row in sentence), str(set(tags) == {"O"}), tags))
+    what = "tags of spans" if spans else "a tag for each word, scored as a span of one word,"
+    said = [f"{width} columns, words in column {word + 1}, {what} in column {tag + 1}"]
+    if left_out := sum(map(len, blocks)) - len(columns[0]):
+        said.append(f"{left_out:,} lines with another number of columns are left out")
+    return OwnData("ner", ("words", "tags"), rows, said)
+
+
+def _of_table(names: Sequence[str], rows: Rows, form: str, columns: Sequence[str]) -> OwnData:
+    """The examples of a table, in the columns that are given, or found by names and values."""
+    said = [form]
+    if not columns:
+        columns = _columns(names, rows, said)
+    elif len(columns) not in (2, 3) or not set(columns) <= set(names):
+        raise InputError(f"--columns {','.join(columns)}: expected two or three of {', '.join(names)}. {REMEDY}")
+    *texts, label = columns
+    found = [OwnExample(tuple(_cell(row, name) for name in texts), _cell(row, label)) for row in rows]
+    kept = [one for one in found if all(one.texts) and one.label not in ("", "-")]
+    said.append(f"text in {' and '.join(texts)}, label in {label}")
+    if len(kept) < len(found):
+        said.append(f"{len(found) - len(kept):,} of {len(found):,} rows have no text or no label: left out")
+    return OwnData("pairs" if len(texts) > 1 else "classify", columns, kept, said)
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    return "" if row.get(name) is None else str(row[name]).strip()
+
+
+def _columns(names: Sequence[str], rows: Rows, said: list[str]) -> list[str]:
+    """The columns of the text, or of both texts, and of the label."""
+    values = {name: list(filter(None, (_cell(row, name) for row in rows[:LOOKED_AT]))) for name in names}
+    words = {name: sum(len(cell.split()) for cell in own) / max(len(own), 1) for name, own in values.items()}
+    lower = {name.lower(): name for name in names}
+    short = [name for name in names if words[name] <= LABEL_WORDS and len(set(values[name])) <= len(values[name]) / 2]
+    labels = [*(lower[name] for name in LABELS if name in lower), *reversed(short)]
+    if not labels:
+        raise InputError(f"expected a column of labels that repeat, found none among {', '.join(names)}. {REMEDY}")
+    label = labels[0]
+    for first, second in PAIRED:
+        if {first, second} <= lower.keys():
+            return [lower[first], lower[second], label]
+    named = [lower[name] for name in TEXTS if name in lower and lower[name] != label]
+    long = [name for name in names if name != label and words[name] >= TEXT_WORDS]
+    texts = [*(name for name in named if name in long), *sorted(long, key=words.__getitem__, reverse=True), *named]
+    if not texts:
+        raise InputError(f"expected a column of texts, found none among {', '.join(names)}. {REMEDY}")
+    if others := [name for name in dict.fromkeys(texts[1:]) if name != texts[0] and name in long]:
+        said.append(
+            f"{texts[0]} and {', '.join(others)} could be the text: used {texts[0]}. For another --columns "
+            f"{others[0]},{label}, for pairs --columns {texts[0]},{others[0]},{label}"
+        )
+    return [texts[0], label]
+
+
+def _checked(data: OwnData) -> OwnData:
+    """The data without what cannot be compared, each with a line that says so.
+
+    Raises:
+        InputError: there is one class only, the labels are numbers, or there are too few examples.
+    """
+    counts, column = Counter(row.label for row in data.rows), data.columns[-1]
+    numbers = {label for label in counts if re.fullmatch(r"[-+]?\d*[.,]?\d+", label)}
+    if data.task != "ner":
+        if len(counts) > max(MOST_CLASSES if len(numbers) < len(counts) else MOST_NUMBERS, len(data.rows) / 20):
+            found = f"{len(counts):,} different {'numbers' if len(numbers) == len(counts) else 'values'}"
+            raise InputError(f"{column}: expected classes, such as low and high, found {found}. {REMEDY}")
+        if rare := [label for label in counts if counts[label] < MOST_RARE]:
+            data.rows = [row for row in data.rows if row.label not in rare]
+            data.said.append(f"labels of fewer than {MOST_RARE} texts are left out: {', '.join(rare)[:80]}")
+    kinds = {tag for row in data.rows for tag in row.tags} - {"O"} or {row.label for row in data.rows}
+    if data.rows and len(kinds) < 2 - (data.task == "ner"):
+        raise InputError(f"{column}: expected at least two labels, found only {', '.join(kinds)}. {REMEDY}")
+    if len(data.rows) < LEAST:
+        raise InputError(f"expected at least {LEAST} labelled examples, found {len(data.rows)}. Label more")
+    return data

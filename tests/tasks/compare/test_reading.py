@@ -1,0 +1,166 @@
+"""OwnExample data of any form are read as what they are, and what cannot be compared is said in a line."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from elmo.common.errors import InputError
+from tasks.compare.reading import read_own
+
+ANIMALS = ["the cat sleeps on the mat", "a dog barks at the moon", "the old horse eats green grass"]
+
+
+def rows(count=60, labels=("good", "bad")):
+    """Texts of five to six words, all different, each with a label."""
+    return [(f"{ANIMALS[i % 3]} number {i}", labels[i % len(labels)]) for i in range(count)]
+
+
+def table(path, lines, encoding="utf-8"):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding=encoding)
+    return str(path)
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("header", [True, False])
+def test_any_delimiter_with_and_without_a_header(tmp_path, delimiter, header):
+    lines = [delimiter.join(row) for row in rows()]
+    data = read_own(table(tmp_path / "x.txt", [delimiter.join(("review", "stars"))] * header + lines))
+    assert data.task == "classify"
+    assert [(row.texts[0], row.label) for row in data.rows] == rows()
+    assert list(data.columns) == (["review", "stars"] if header else ["column 1", "column 2"])
+
+
+def test_commas_in_quotes_do_not_separate(tmp_path):
+    data = read_own(
+        table(tmp_path / "x.csv", ["label,text", *(f'{label},"{text}, and more"' for text, label in rows())])
+    )
+    assert data.rows[0].texts == ("the cat sleeps on the mat number 0, and more",)
+
+
+def test_quotes_between_tabs_are_text(tmp_path):
+    data = read_own(
+        table(tmp_path / "x.tsv", ["text\tlabel", *(f'"{text} he said\t{label}' for text, label in rows())])
+    )
+    assert len(data.rows) == 60
+    assert data.rows[0].texts[0].startswith('"the cat')
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_json(tmp_path, as_list):
+    objects = [{"sentence": text, "label": number % 2} for number, (text, _) in enumerate(rows())]
+    lines = [json.dumps(objects)] if as_list else list(map(json.dumps, objects))
+    data = read_own(table(tmp_path / "x.jsonl", lines))
+    assert [row.label for row in data.rows[:2]] == ["0", "1"]
+
+
+def test_pairs(tmp_path):
+    lines = [f"{number},{text},{text} too,{label}" for number, (text, label) in enumerate(rows())]
+    data = read_own(table(tmp_path / "x.csv", ["id,premise,hypothesis,gold_label", *lines]))
+    assert (data.task, list(data.columns)) == ("pairs", ["premise", "hypothesis", "gold_label"])
+    assert data.rows[1].texts == ("a dog barks at the moon number 1", "a dog barks at the moon number 1 too")
+
+
+def test_words_with_tags(tmp_path):
+    sentence = ["1 Ada NNP B-PER", "2 sleeps VBZ O", ""]
+    data = read_own(table(tmp_path / "x.conll", ["# a comment", *(sentence * 50)]))
+    assert (data.task, len(data.rows)) == ("ner", 50)
+    assert (data.rows[0].texts, data.rows[0].tags) == (("Ada", "sleeps"), ("B-PER", "O"))
+
+
+def test_tags_without_spans_are_spans_of_one_word(tmp_path):
+    data = read_own(table(tmp_path / "x.txt", ["Ada\tNNP", "sleeps\tVBZ", ""] * 50))
+    assert data.rows[0].tags == ("B-NNP", "B-VBZ")
+    assert "a tag for each word" in data.said[0]
+
+
+def test_a_folder_of_text_files_by_class(tmp_path):
+    for number, (text, label) in enumerate(rows()):
+        (tmp_path / "texts" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / label / f"{number}.txt").write_text(text)
+    data = read_own(str(tmp_path / "texts"))
+    assert sorted((row.texts[0], row.label) for row in data.rows) == sorted(rows())
+
+
+def test_a_dataset_of_the_hub_that_was_saved(tmp_path):
+    import datasets
+
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
+    content = {"text": [text for text, _ in rows()], "label": [number % 2 for number in range(60)]}
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(content, features)}).save_to_disk(str(tmp_path / "saved"))
+    data = read_own(str(tmp_path / "saved"))
+    assert [row.label for row in data.rows[:2]] == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["title,body,label", *(f"{t} x,{t} and much more of it,{n}" for t, n in rows())], "body and title could be"),
+        (["text,label", *(f"{t},{n}" for t, n in rows()), ",good", "a text,"], "2 of 62 rows have no text or no label"),
+        (
+            ["text,label", *(f"{t},{n}" for t, n in rows()), "a rare one here,odd"],
+            "fewer than 5 texts are left out: odd",
+        ),
+        (["text,label", *(f"{t},{n}" for t, n in rows()), "a,b,c"], "1 rows with another number of columns"),
+    ],
+)
+def test_what_it_did_is_said(tmp_path, lines, said):
+    data = read_own(table(tmp_path / "x.csv", lines))
+    assert len(data.rows) == 60
+    assert any(said in line for line in data.said), data.said
+
+
+def test_the_longer_of_two_texts_is_used(tmp_path):
+    lines = [f"{text} x,{text} and much more of it,{label}" for text, label in rows()]
+    path = table(tmp_path / "x.csv", ["title,body,label", *lines])
+    assert list(read_own(path).columns) == ["body", "label"]
+    assert list(read_own(path, ["title", "label"]).columns) == ["title", "label"]
+
+
+def test_another_encoding(tmp_path):
+    path = table(tmp_path / "x.csv", ["text,label", *(f"café {text},{label}" for text, label in rows())], "latin-1")
+    data = read_own(path)
+    assert data.rows[0].texts[0].startswith("café")
+    assert "not UTF-8 (line 2): read as Windows-1252" in data.said[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["text,label", *(f"{text},only" for text, _ in rows())], "at least two labels, found only only"),
+        (["text,label", *(f"{text},{i / 7:.2f}" for i, (text, _) in enumerate(rows()))], "found 60 different numbers"),
+        (["text,label", *(f"{text},{label}" for text, label in rows(30))], "at least 40 labelled examples, found 30"),
+        (["one", "two"], "found neither"),
+        ([], "found neither"),
+    ],
+)
+def test_what_cannot_be_compared(tmp_path, lines, message):
+    with pytest.raises(InputError, match=message) as error:
+        read_own(table(tmp_path / "x.csv", lines))
+    assert "\n" not in str(error.value)
+
+
+def test_a_column_that_is_not_there(tmp_path):
+    path = table(tmp_path / "x.csv", ["text,label", *(f"{text},{label}" for text, label in rows())])
+    with pytest.raises(InputError, match=r"expected two or three of text, label\. Name the columns"):
+        read_own(path, ["review", "label"])
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match="found none"):
+        read_own(str(tmp_path / "nothing.csv"))
+
+
+def test_reading_loads_no_torch(tmp_path):
+    """The first line of the command comes before torch is loaded, which takes seconds."""
+    path = table(tmp_path / "x.csv", ["text,label", *(f"{text},{label}" for text, label in rows())])
+    code = (
+        "import sys; from tasks.compare.__main__ import read_own, make_plan; from pathlib import Path; "
+        f"data = read_own({path!r}); make_plan(data, 'x', Path({str(tmp_path)!r}), [1]); print('torch' in sys.modules)"
+    )
+    started = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
+    assert time.monotonic() - started < 60
