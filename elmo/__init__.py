@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from elmo.bilm.weight_files import save_bilm as save_bilm
     from elmo.checking import check_source as check_source
     from elmo.common.errors import InputError as InputError
+    from elmo.encode import TextEncoder as TextEncoder
+    from elmo.encode import load_layer as load_layer
+    from elmo.encode import save_layer as save_layer
     from elmo.layer import Elmo as Elmo
     from elmo.layer import ElmoOutput as ElmoOutput
     from elmo.layer import ScalarMix as ScalarMix
@@ -37,6 +40,7 @@ _MODULES = {
     "elmo.common.errors": ("InputError",),
     "elmo.layer": ("Elmo", "ElmoOutput", "ScalarMix"),
     "elmo.checking": ("check_source",),
+    "elmo.encode": ("TextEncoder", "load_layer", "save_layer"),
     "elmo.sources.masked": ("MaskedLm", "load_masked"),
     "elmo.sources.source": ("FrozenSource",),
     "elmo.tokeniser": ("tokenise",),

@@ -1,4 +1,17 @@
-"""`python -m tasks.compare FILE`: do frozen contextual vectors help on your own labelled data?"""
+"""Says in a sentence what frozen contextual vectors add on your own labelled data.
+
+The data are labelled texts, pairs of texts, or tagged words. GloVe, GloVe + ELMo, layer 0 of ELMo and a bag of words
+are compared. It finds delimiter, columns and task, splits the data (equal texts stay together; below 1,500 examples by
+cross-validation), trains a small head for each arm and seed, and continues where it was stopped. All runs are ordinary
+ones: python -m results.table shows them.
+
+Examples:
+  python -m tasks.compare reviews.csv                          also .tsv, .jsonl, words and tags in columns
+  python -m tasks.compare reviews.csv --columns review,stars   the columns of text and label; of pairs, three
+  python -m tasks.compare texts/                               text files in a folder for each class
+  python -m tasks.compare OWNER/NAME                           a dataset of the Hugging Face hub
+  python -m tasks.compare reviews.csv --export model           also leaves a model for python -m tasks.predict
+"""
 
 from __future__ import annotations
 
@@ -20,28 +33,19 @@ from tasks.compare.reading import read_own
 
 POLL = 0.5  # seconds
 LOG_LINES = 10
-DESCRIPTION = """\
-Compares GloVe, GloVe + ELMo, layer 0 of ELMo and a bag of words on your own labelled data, and says in a sentence what
-frozen contextual vectors add: labelled texts, pairs of texts, or tagged words. It finds delimiter, columns and task,
-splits the data (equal texts stay together; below 1,500 examples by cross-validation), trains a small head for each arm
-and seed, and continues where it was stopped. All runs are ordinary ones: python -m results.table shows them."""
-EXAMPLE = """\
-examples:
-  python -m tasks.compare reviews.csv                          also .tsv, .jsonl, words and tags in columns
-  python -m tasks.compare reviews.csv --columns review,stars   the columns of text and label; of pairs, three
-  python -m tasks.compare texts/                               text files in a folder for each class
-  python -m tasks.compare OWNER/NAME                           a dataset of the Hugging Face hub"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("tasks.compare", DESCRIPTION, EXAMPLE)
+    parser = command_parser("tasks.compare", str(__doc__))
     parser.add_argument("source", metavar="FILE", help="a file, a folder, or the name of a dataset on the hub")
     about = "the columns of the text (or of both texts) and of the label; default: found by their names and values"
     parser.add_argument("--columns", type=lambda it: it.split(","), default=(), metavar="TEXT,LABEL", help=about)
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each arm; default: 3")
     parser.add_argument("--jobs", type=int, default=-1, metavar="N", help="runs at the same time; default: one a core")
     parser.add_argument("--runs", type=Path, default=Path("results/runs"), metavar="DIR", help="default: results/runs")
+    about = "leave the best model there, for python -m tasks.predict DIR and tasks.load_model, with a card"
+    parser.add_argument("--export", type=Path, metavar="DIR", help=about)
     options = parser.parse_args(arguments)
     return exit_status("tasks.compare", lambda: compare(options))
 
@@ -66,6 +70,11 @@ def compare(options: argparse.Namespace) -> int:
     (plan.folder / "answer.txt").write_text(answer.text, encoding="utf-8")
     (plan.folder / "figure.svg").write_text(answer.svg, encoding="utf-8")
     say(f"\n{answer.text}\nFigure: {plan.folder / 'figure.svg'}. Time: {duration(time.monotonic() - started)}")
+    if options.export:
+        from tasks.compare.export import export
+
+        arm = export(plan, options.runs, options.export, answer)
+        say(f"The model ({arm}): python -m tasks.predict {options.export} INPUT.csv --output csv")
     say(f"All records: python -m results.table --experiment {plan.experiment} --runs {options.runs} --notes")
     return 0
 

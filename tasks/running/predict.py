@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +17,7 @@ import torch
 from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device, is_out_of_memory
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
-from elmo.common.files import print_lines, sha256_of
+from elmo.common.files import STYLES, decoded_lines, print_lines, sha256_of
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
 from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
@@ -71,6 +73,7 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or - for 
 
 --output text  ner, srl: words and tags in columns, and an empty line; sst5, snli, classify: the label;
                squad: the answer; coref: one chain per line, its mentions separated by " | ", and an empty line
+--output csv   the rows of a table with all of their columns, the prediction and the probabilities of all labels
 --output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
                sst5, snli, classify: "probabilities" of all labels; tags, answers and chains have none.
 
@@ -202,6 +205,7 @@ class Asked:
         prediction: in the form that the task scores.
         probabilities: of the task's `probability_labels`.
         error: why there is no prediction.
+        kept: cells of the input that a table of predictions repeats.
     """
 
     where: str
@@ -210,6 +214,7 @@ class Asked:
     prediction: Any = None
     probabilities: Sequence[float] = ()
     error: str = ""
+    kept: Sequence[str] = ()
 
 
 class LoadedModel:
@@ -345,7 +350,13 @@ class LoadedModel:
         return {"id": asked.id, **self.task.prediction_fields(asked.example, asked.prediction), **known}
 
     def line(self, asked: Asked, output: str) -> str:
-        """What was predicted as text, empty if nothing was, or as a JSON object in a line."""
+        """What was predicted as text, empty if nothing was, as a JSON object in a line, or as a row of a table."""
+        if output == "csv":
+            text = "" if asked.error else self.task.prediction_text(asked.example, asked.prediction).rstrip("\n")
+            shares: list[object] = [round(share, DIGITS) for share in asked.probabilities] or [""] * len(
+                self.task.probability_labels()
+            )
+            return csv_line([*asked.kept, text, *shares])
         if output == "json":
             return json.dumps(self.fields(asked), ensure_ascii=False) + "\n"
         return "\n" if asked.error else self.task.prediction_text(asked.example, asked.prediction) + "\n"
@@ -353,6 +364,13 @@ class LoadedModel:
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Scores:
         """The scores of predictions for labelled examples, by the scorer of record."""
         return self.task.score_test(examples, predictions)
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """A row of CSV."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()
 
 
 def _has_words(texts: Sequence[Sequence[str]]) -> bool:
@@ -407,15 +425,19 @@ def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedMode
     return None if by_itself else LoadedModel(config, model, device)
 
 
-def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:
-    """What a file, or standard input, asks."""
+def _asked(model: LoadedModel, source: Path, kind: str, scored: bool, header: Sequence[str]) -> Iterator[Asked]:
+    """What a file, or standard input, asks; `header`: the columns to keep, if any."""
     if kind == "data":
         yield from (Asked(example.id, example.id, example) for example in model.read(source, scored))
         return
     name = "standard input" if source == STANDARD_INPUT else source
-    items = raw_items(source, kind, list(model.task.raw_columns().values()))
+    read = list(model.task.raw_columns().values())
+    items = raw_items(source, kind, list(dict.fromkeys([*read, *header])))
     for number, (line, item) in enumerate(items, start=1):
-        yield model.ask(item, str(number), f"{name}, line {line}", as_json=kind == "json")
+        given = item if isinstance(item, str) else {column: item[column] for column in (*read, "id") if column in item}
+        asked = model.ask(given, str(number), f"{name}, line {line}", as_json=kind == "json")
+        asked.kept = [] if isinstance(item, str) else [item[column] for column in header]
+        yield asked
 
 
 def _some_at_once(asked: Iterable[Asked], size: Callable[[Any], int]) -> Iterator[list[Asked]]:
@@ -440,7 +462,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: -, standard input")
     about = "default: by the ending of INPUT, else text"
     parser.add_argument("--input", choices=("text", *KINDS.values(), "data"), help=about)
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--output", choices=("text", "json", "csv"), default="text", help="default: text")
     parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
     parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
     parser.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads; default: 1, as in runs")
@@ -455,7 +477,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = load_model(options.run, options.device, config_dir=options.config_dir)
         source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
         kind = options.input or KINDS.get(source.suffix.lower(), "text")
-        asked = _asked(model, source, kind, options.score)
+        header: list[str] = []
+        if options.output == "csv":
+            if f".{kind}" not in STYLES or source == STANDARD_INPUT:
+                raise InputError(
+                    "--output csv: expected a file that ends in .csv or .tsv, found another input. Name one"
+                )
+            header = next(csv.reader(decoded_lines(source), delimiter=STYLES[f".{kind}"][0]), [])
+            print(csv_line([*header, "prediction", *model.task.probability_labels()]), end="")
+        asked = _asked(model, source, kind, options.score, header)
         parts = [list(asked)] if kind == "data" else _some_at_once(asked, model.task.size)  # data: in the run's batches
         done, failed = 0, 0
         for some in parts:

@@ -1,0 +1,53 @@
+"""A predictor to take away: the best model of a comparison, trained on nearly all data, with a card and hashes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from elmo.common.errors import InputError
+from elmo.common.files import sha256_of
+from results.records.identity import RECORD_NAME
+from tasks.compare.answer import OwnAnswer
+from tasks.compare.plan import Plan, quoted
+from tasks.running.config import typed_config
+from tasks.running.experiment import run
+from tasks.running.predict import WEIGHTS_NAME
+
+CARD = """\
+# {name}
+
+{text}
+The model is the arm `{arm}`, made of {size:,} examples with torch {torch}: eight tenths to train on, one to choose the
+epoch. It reads the columns {columns}. Its labels: {labels}. Its file has the words that it was trained on.
+
+    python -m tasks.predict {folder} INPUT.csv --output csv   # in Python: tasks.load_model("{folder}").predict([...])
+"""
+
+
+def export(plan: Plan, runs_dir: Path, folder: Path, answer: OwnAnswer) -> str:
+    """Trains the best arm that can be kept, and writes what it needs elsewhere; returns the name of the arm.
+
+    Raises:
+        InputError: the folder has other files.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / RECORD_NAME).exists():
+        raise InputError(f"--export {folder}: expected a new folder or an earlier export, found other files")
+    arm = max((name for name in answer.scores if name != "bag_of_words"), key=lambda name: answer.scores[name])
+    words = [*plan.overrides("-export"), *plan.arms[arm], "keep_weights=true", f"runs_dir={quoted(runs_dir)}"]
+    kept = run(typed_config(words), in_sweep=True).folder
+    assert kept is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (RECORD_NAME, WEIGHTS_NAME):
+        shutil.copyfile(kept / name, folder / name)
+    labels = {tag[2:] for row in plan.data.rows for tag in row.tags if tag[2:]} or {row.label for row in plan.data.rows}
+    labels_and_columns = {"labels": ", ".join(sorted(labels)), "columns": ", ".join(plan.data.columns)}
+    facts = {"name": plan.name, "text": answer.text, "arm": arm, "size": len(plan.data.rows), "folder": folder}
+    card = CARD.format(**facts, **labels_and_columns, torch=torch.__version__)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    names = ("README.md", RECORD_NAME, WEIGHTS_NAME)
+    sums = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+    (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")
+    return arm

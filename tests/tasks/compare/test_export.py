@@ -1,0 +1,78 @@
+"""A predictor to take away: it predicts elsewhere, keeps all columns of a table, and says what it is."""
+
+import csv
+import io
+import shutil
+
+import pytest
+
+import tasks
+from elmo.common.errors import InputError
+from elmo.common.files import sha256_of
+from tasks.compare import plan as plans
+from tasks.compare.answer import OwnAnswer
+from tasks.compare.export import export
+from tasks.compare.reading import OwnData, OwnExample
+from tasks.running.predict import main as predict
+
+TEXTS = [f"{word} {number}" for number in range(30) for word in ("a fine day", "a bad day")]
+ANSWER = OwnAnswer(
+    "On these texts it is so.",
+    "On these texts it is so.\n\ntable\n",
+    "",
+    {"bag_of_words": 9.0, "glove": 2.0, "elmo": 1.0},
+)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    rows = [OwnExample((text,), "good" if "fine" in text else "poor") for text in TEXTS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(plans.SIZES, "classify", {100: (8, 1, 0.01, 8)})
+        patch.setattr(plans, "SHOWN", 0)
+        plan = plans.make_plan(OwnData("classify", ["review", "stars"], rows, []), "days", folder / "runs", [1])
+        assert export(plan, folder / "runs", folder / "model", ANSWER) == "glove"  # a bag of words keeps no model
+        assert export(plan, folder / "runs", folder / "model", ANSWER) == "glove"
+    shutil.rmtree(folder / "runs")  # it must not need them
+    return shutil.move(folder / "model", folder / "elsewhere")
+
+
+def test_it_predicts_elsewhere(exported):
+    (found,) = tasks.load_model(exported).predict(["a fine day"])
+    assert found["probabilities"].keys() == {"good", "poor"}
+    assert sum(found["probabilities"].values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_table_keeps_its_columns_and_a_bad_row_is_said(exported, tmp_path, capsys):
+    table = tmp_path / "new.csv"
+    table.write_text('who,review,note\nAda,a fine day,"x, y"\nBo,,none\n')
+    assert predict([str(exported), str(table), "--output", "csv"]) == 1
+    captured = capsys.readouterr()
+    header, first, second = csv.reader(io.StringIO(captured.out))
+    assert header == ["who", "review", "note", "prediction", "good", "poor"]
+    assert first[:3] == ["Ada", "a fine day", "x, y"]
+    assert first[3] == max(zip(map(float, first[4:]), header[4:], strict=True))[1]
+    assert second == ["Bo", "", "none", "", "", ""]
+    assert "line 3" in captured.err
+
+
+def test_csv_needs_a_table(exported, tmp_path, capsys):
+    (tmp_path / "x.txt").write_text("a day\n")
+    assert predict([str(exported), str(tmp_path / "x.txt"), "--output", "csv"]) == 1
+    assert "--output csv: expected a file that ends in .csv or .tsv" in capsys.readouterr().err
+
+
+def test_its_card_and_its_hashes(exported):
+    card = (exported / "README.md").read_text()
+    assert "On these texts it is so." in card
+    assert "`glove`, made of 60 examples" in card
+    assert "good, poor" in card
+    sums = dict(reversed(line.split()) for line in (exported / "SHA256SUMS").read_text().splitlines())
+    assert sums == {path.name: sha256_of(path) for path in exported.iterdir() if path.name != "SHA256SUMS"}
+
+
+def test_it_overwrites_nothing_else(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="expected a new folder or an earlier export"):
+        export(None, tmp_path, tmp_path, ANSWER)
