@@ -27,7 +27,7 @@ SIZES: Mapping[str, Mapping[int, tuple[int, int, float, int]]] = {
     "pairs": {FEW: (16, 12, 0.0005, 64), 10_000: (32, 8, 0.001, 64), MOST: (64, 5, 0.001, 128)},
     "ner": {FEW: (16, 10, 0.003, 64), 10_000: (32, 8, 0.003, 64), MOST: (64, 6, 0.003, 100)},
 }
-MOST_EPOCHS, SHOWN = 40, 7_000  # few examples are shown more often, so that there are steps enough
+MOST_EPOCHS, SHOWN = 40, 5_000  # few examples are shown more often, so that there are steps enough
 FURTHER = {
     "classify": ["task.dim={0}", "task.maxout=[{0}]", "task.maxout_dropout=[0.2]"],
     "pairs": ["task.dropout=0.2"],

@@ -1,0 +1,101 @@
+"""The whole command, on generated data of five kinds; each run is small."""
+
+import random
+import re
+
+import pytest
+
+from tasks.compare import plan as plans
+from tasks.compare.__main__ import main
+from tests.tasks.making import DRAWN_WORDS
+
+pytestmark = [pytest.mark.processes]
+SIZE = 120
+GOOD, BAD = ["fine", "lovely", "great", "warm"], ["poor", "awful", "dull", "cold"]
+NOUNS = ["film", "play", "book", "song", "meal", "town", "house", "room"]
+
+
+def texts(count=SIZE, shuffled=False):
+    draw = random.Random(5)
+    rows = []
+    for number in range(count):
+        words = draw.choice(GOOD if number % 2 else BAD), draw.choice(NOUNS), draw.choice(NOUNS)
+        rows.append((f"A {words[0]} {words[1]} and {words[2]}, number {number}.", "yes" if number % 2 else "no"))
+    labels = [label for _, label in rows]
+    if shuffled:
+        draw.shuffle(labels)
+    return [(text, label) for (text, _), label in zip(rows, labels, strict=True)]
+
+
+def signal(folder):
+    return write(folder / "texts.csv", ["review,stars", *(f'"{text}",{label}' for text, label in texts())])
+
+
+def shuffled(folder):
+    return write(folder / "mixed.csv", ["review,stars", *(f'"{text}",{label}' for text, label in texts(shuffled=True))])
+
+
+def pairs(folder):
+    draw, rows = random.Random(5), []
+    for number in range(SIZE):
+        first = draw.choice(NOUNS)
+        second = first if number % 2 else draw.choice([noun for noun in NOUNS if noun != first])
+        rows.append(f"the {first} {number}\ta {second} here\t{'same' if number % 2 else 'other'}")
+    return write(folder / "pairs.tsv", ["text1\ttext2\tlabel", *rows])
+
+
+def tags(folder):
+    draw, lines = random.Random(5), []
+    for number in range(SIZE):
+        name = draw.choice(["Ada", "Bo", "Cid", "Dora"])
+        lines += [f"{name} B-PER", "saw O", f"{draw.choice(NOUNS)} O", f"{number} O", ""]
+    return write(folder / "tags.conll", lines)
+
+
+def by_folder(folder):
+    for number, (text, label) in enumerate(texts()):
+        (folder / "classes" / label).mkdir(parents=True, exist_ok=True)
+        (folder / "classes" / label / f"{number}.txt").write_text(text)
+    return folder / "classes"
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_and_quick(monkeypatch):
+    """One test set, two epochs, and arms that need nothing from outside."""
+    tiny = ["features.elmo.untrained=true", "features.elmo.weights=tiny"]
+    arms = {"bag_of_words": [], "glove": DRAWN_WORDS, "elmo": [*DRAWN_WORDS, *tiny]}
+    monkeypatch.setattr(plans, "ARMS", {arm: [f"features={arm}", *own] for arm, own in arms.items()})
+    monkeypatch.setattr(plans, "SIZES", {task: {1000: (16, 2, 0.01, 8)} for task in plans.SIZES})
+    monkeypatch.setattr(plans, "FEW", 10)
+    monkeypatch.setattr(plans, "SHOWN", 0)
+
+
+@pytest.mark.parametrize("kind", [signal, shuffled, pairs, tags, by_folder])
+def test_the_command_answers(tmp_path, capsys, kind):
+    source = kind(tmp_path)
+    words = [str(source), "--seeds", "1", "--jobs", "1", "--runs", str(tmp_path / "runs")]
+    assert main(words) == 0, capsys.readouterr().err
+    out = capsys.readouterr().out
+    assert out.startswith(f"{source}: {SIZE} ")
+    sentence = next(line for line in out.splitlines() if line.startswith(f"On these {SIZE} "))
+    assert ("no arm finds a signal" in sentence) == (kind is shuffled)
+    bag = float(re.search(r"bag of words +([\d.]+)", out)[1])
+    assert bag < 80 if kind is shuffled else bag > 90
+    records = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("record.json")}
+    assert len(records) == 3
+    assert main(words) == 0  # nothing runs again
+    assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("record.json")} == records
+
+
+def test_failed_runs_are_said(tmp_path, capsys, monkeypatch):
+    broken = {arm: [f"features={arm}", "features.words.vectors=nowhere.txt"] for arm in ("glove", "elmo")}
+    monkeypatch.setattr(plans, "ARMS", broken)
+    assert main([str(signal(tmp_path)), "--seeds", "1", "--jobs", "1", "--runs", str(tmp_path / "runs")]) == 1
+    error = capsys.readouterr().err
+    assert "some runs failed, and the same command runs those again" in error
+    assert "nowhere.txt" in error
