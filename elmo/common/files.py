@@ -1,4 +1,4 @@
-"""Files: atomic writing, lines of text, tables, JSON, paths with ~, hashes, free space, standard output."""
+"""Files: atomic writing, lines of text, tables, JSON, paths with ~, hashes, free space, sizes and durations as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress reporting: lines and progress bars for a console, and durations as text."""
+"""Progress reporting: lines and progress bars for a console."""
 
 from __future__ import annotations
 
