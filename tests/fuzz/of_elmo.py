@@ -212,7 +212,7 @@ READERS = [
     Reader("JSON of wink", _file("p.json", package_json(ROWS)), _convert),
     Reader("text to embed", _file("in.txt", "The play\nended here .\n"), lambda path: list(read_lines(path))),
     Reader("table to embed", _file("in.csv", 'id,text\n1,"a, b"\n2,c\n'), lambda p: list(read_lines(p, "ptb", "text"))),
-    Reader("embedded shard", _make_embedded, _read_embedded),
+    Reader("embedded shard", _make_embedded, _read_embedded, most_lines=3),
     Reader("token store", _make_corpus, _read_corpus),
     Reader("corpus", _file("text.txt", "One paragraph.\n\nAnother, 日本.\n"), _read_source),
     Reader("corpus in gzip", _file("text.gz", gzip.compress(b"One paragraph.\n" * 9, mtime=0)), _read_source),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elmo import random_bilm, save_bilm
-from elmo.published import VECTORS
+from elmo.published import PUBLISHED, VECTORS
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tests.serving import Site, serving
@@ -29,9 +29,9 @@ def site(tmp_path, monkeypatch):
         text = "".join(word + " 0.5" * 100 + "\n" for word in ("the", "."))  # of the few training words, too
         archive.writestr("glove.6B.100d.txt", text)
     entry = VECTORS["glove/6B.100d"]
-    monkeypatch.setitem(
-        VECTORS, "glove/6B.100d", replace(entry, archive=replace(entry.archive, size=None, sha256=None))
-    )
+    archive = replace(entry.archive, size=None, sha256=None)
+    monkeypatch.setitem(VECTORS, "glove/6B.100d", replace(entry, archive=archive))
+    monkeypatch.setitem(PUBLISHED, "glove/6B.100d", (archive,))
     files = {
         f"/allennlp/medium/elmo_2x2048_256_2048cnn_1xhighway_{name}": (tmp_path / name).read_bytes()
         for name in ("options.json", "weights.hdf5")

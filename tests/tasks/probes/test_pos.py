@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
+from elmo.common.checks import check_ranges
 from elmo.common.errors import InputError
 from tasks.probes.pos import LinearTagger, PosProbe, PosReader, PosSettings, TaggedSentence, drawn_tags
 from tasks.task import SPLITS, Batch, FeatureBatch
@@ -118,7 +119,7 @@ class TestControl:
 
     def test_a_negative_seed_is_an_error(self):
         with pytest.raises(InputError, match=r"task\.draw: expected at least 0, found -1"):
-            PosSettings(draw=-1)
+            check_ranges("task", PosSettings(draw=-1))
 
 
 def test_scores_of_two_sentences_by_hand():

@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 
+from elmo.common.checks import check_ranges
 from elmo.common.errors import InputError
 from results.records.example_scores import read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
@@ -155,7 +156,7 @@ class TestBackOff:
 
     def test_an_unknown_way_to_answer(self):
         with pytest.raises(InputError, match=r"task\.answer: expected nearest or first, found 'mfs'"):
-            WsdSettings("mfs")
+            check_ranges("task", WsdSettings("mfs"))
 
     def test_a_memory_that_was_not_filled_says_so(self):
         task = probe()
