@@ -60,7 +60,7 @@ def edited(root, name, before, after):
 
 def add_a_default_key(root):
     path = next(path for path in root.rglob("*.py") if "\nclass TrainerConfig" in path.read_text(encoding="utf-8"))
-    edited(root, path.relative_to(root), "    epochs: int", "    added_by_a_test: float = 0.5\n    epochs: int")
+    edited(root, path.relative_to(root), "    epochs: ", "    added_by_a_test: float = 0.5\n    epochs: ")
 
 
 def add_an_expected_count(root):

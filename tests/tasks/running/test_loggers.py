@@ -125,7 +125,7 @@ class TestOffline:
         process = start(place, tmp_path, *SETTINGS)
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-        assert err.count("warning: wandb: InputError: wandb cannot start: ") == 1
+        assert err.count("warning: wandb: UsageError: No API key configured") == 1
         assert "Traceback" not in err
         assert read_record(path_of(tmp_path, **VARIANT)).status == "finished"
 
