@@ -155,6 +155,7 @@ class TestCounts:
 
     @EVERY_TASK
     @pytest.mark.integration
+    @pytest.mark.slow
     def test_counts_of_the_original_on_the_card_are_right(self, task, unpacked):
         data, split = ORIGINALS[task]
         name = Path(run_of(f"task={task}", f"data={data}").data.splits[split][0])
