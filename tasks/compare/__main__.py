@@ -10,12 +10,14 @@ Examples:
   python -m tasks.compare reviews.csv --columns review,stars   the columns of text and label; of pairs, three
   python -m tasks.compare texts/                               text files in a folder for each class
   python -m tasks.compare OWNER/NAME                           a dataset of the Hugging Face hub
+  python -m tasks.compare reviews.csv --text mails/            also tunes the biLM on plain text of yours
   python -m tasks.compare reviews.csv --export model           also leaves a model for python -m tasks.predict
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import subprocess
 import sys
@@ -27,12 +29,17 @@ from pathlib import Path
 from rich.console import Console
 
 from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.files import hashes_of
 from elmo.common.progress import Meter, duration
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
 
 POLL = 0.5  # seconds
 LOG_LINES = 10
+PASSES, MOST_TOKENS = 3, 2_000_000  # of the text to tune on
+TUNING = (
+    "heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002"  # as python -m tasks.text --help
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=Path, default=Path("results/runs"), metavar="DIR", help="default: results/runs")
     about = "leave the best model there, for python -m tasks.predict DIR and tasks.load_model, with a card"
     parser.add_argument("--export", type=Path, metavar="DIR", help=about)
+    about = "plain text (a file or a folder) to tune the biLM on first; one more arm"
+    parser.add_argument("--text", type=Path, metavar="FOLDER", help=about)
     options = parser.parse_args(arguments)
     return exit_status("tasks.compare", lambda: compare(options))
 
@@ -54,7 +63,8 @@ def compare(options: argparse.Namespace) -> int:
     """Reads, runs and answers."""
     started = time.monotonic()
     data = read_own(options.source, options.columns)
-    plan = make_plan(data, Path(options.source).stem, options.runs, range(1, options.seeds + 1))
+    own = {"elmo_own": tuned_arm(options.text, options.runs)} if options.text else {}
+    plan = make_plan(data, Path(options.source).stem, options.runs, range(1, options.seeds + 1), own)
     kinds = {"classify": "labelled texts", "pairs": "pairs of texts", "ner": "sentences with tags"}
     labels = sorted({tag[2:] for row in data.rows for tag in row.tags if tag[2:]} or {row.label for row in data.rows})
     named = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
@@ -77,6 +87,25 @@ def compare(options: argparse.Namespace) -> int:
         say(f"The model ({arm}): python -m tasks.predict {options.export} INPUT.csv --output csv")
     say(f"All records: python -m results.table --experiment {plan.experiment} --runs {options.runs} --notes")
     return 0
+
+
+def tuned_arm(text: Path, runs_dir: Path) -> list[str]:
+    """What chooses the biLM that is tuned on a text, here or in an earlier command.
+
+    Raises:
+        InputError: there is no text, or tuning failed.
+    """
+    files = sorted(path for path in (text, *text.rglob("*")) if path.is_file())
+    words = sum(len(path.read_bytes().split()) for path in files)
+    if not words:
+        raise InputError(f"--text {text}: expected text files, found none. Check the path")
+    out = runs_dir / "compare" / f"text-{hashlib.sha256(''.join(hashes_of(files).values()).encode()).hexdigest()[:6]}"
+    settings = f"init=small name=own budget.tokens={min(PASSES * words, MOST_TOKENS)} {TUNING}".split()
+    say(f"{text}: {words:,} words to tune the biLM on first")
+    command = [sys.executable, "-m", "elmo.pretrain", f"corpus={quoted(text)}", f"out={quoted(out)}", *settings]
+    if subprocess.run(command).returncode:
+        raise InputError(f"--text {text}: the biLM was not tuned; the lines above say why")
+    return ["features=elmo", f"features.elmo.weights={quoted(out / 'export' / 'own')}"]
 
 
 def say(line: str) -> None:

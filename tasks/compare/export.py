@@ -35,7 +35,8 @@ def export(plan: Plan, runs_dir: Path, folder: Path, answer: OwnAnswer) -> str:
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / RECORD_NAME).exists():
         raise InputError(f"--export {folder}: expected a new folder or an earlier export, found other files")
-    arm = max((name for name in answer.scores if name != "bag_of_words"), key=lambda name: answer.scores[name])
+    kept_arms = answer.scores.keys() - {"bag_of_words", "elmo_own"}  # the one keeps no model, the other needs its biLM
+    arm = max(sorted(kept_arms), key=lambda name: answer.scores[name])
     words = [*plan.overrides("-export"), *plan.arms[arm], "keep_weights=true", f"runs_dir={quoted(runs_dir)}"]
     kept = run(typed_config(words), in_sweep=True).folder
     assert kept is not None

@@ -79,7 +79,9 @@ class Plan:
         return [f"task={task}", *places, *recipe, *(text.format(width) for text in FURTHER[task])]
 
 
-def make_plan(data: OwnData, stem: str, runs_dir: Path, seeds: Sequence[int]) -> Plan:
+def make_plan(
+    data: OwnData, stem: str, runs_dir: Path, seeds: Sequence[int], further: Mapping[str, Sequence[str]] | None = None
+) -> Plan:
     """Writes the files of a comparison; equal data give equal files.
 
     Args:
@@ -87,6 +89,7 @@ def make_plan(data: OwnData, stem: str, runs_dir: Path, seeds: Sequence[int]) ->
         stem: what the dataset's name starts with.
         runs_dir: the folder of all runs.
         seeds: of each arm.
+        further: arms in addition to `ARMS`.
     """
     if len(data.rows) > MOST:
         data.said.append(f"{MOST:,} of the {len(data.rows):,} examples are used, drawn at random")
@@ -107,7 +110,9 @@ def make_plan(data: OwnData, stem: str, runs_dir: Path, seeds: Sequence[int]) ->
         reader = reader or {"word_column": 0, "tag_column": 1}
         cross = {"folds": folds} if folds and not kind else {}
         write_json(folder / f"{name}{kind}.yaml", {"task": data.task, "splits": files, **cross, "reader": reader})
-    plan = Plan(name, folder, data, folds, data.rows if folds else sets["0-"]["test"], seeds, ARMS)
+    plan = Plan(
+        name, folder, data, folds, data.rows if folds else sets["0-"]["test"], seeds, {**ARMS, **(further or {})}
+    )
     write_experiment(plan)
     return plan
 
@@ -117,8 +122,9 @@ def write_experiment(plan: Plan) -> None:
     arms = "".join(f"{arm} = {json.dumps(overrides)}\n" for arm, overrides in plan.arms.items())
     row = f"title = {json.dumps(plan.name)}\noverrides = {json.dumps(plan.overrides())}\n"
     folds = f"folds = {plan.folds}\n" if plan.folds else ""
+    titles = '\n[titles]\nelmo_own = "+ ELMo, tuned on your text"\n' if "elmo_own" in plan.arms else ""
     head = f'title = {json.dumps(plan.name)}\nseeds = {list(plan.seeds)}\ncompare = ["glove", "elmo"]\n'
-    plan.experiment.write_text(f"{head}\n[arms]\n{arms}\n[[rows]]\n{row}{folds}", encoding="utf-8")
+    plan.experiment.write_text(f"{head}\n[arms]\n{arms}{titles}\n[[rows]]\n{row}{folds}", encoding="utf-8")
 
 
 def parts_of(rows: Sequence[OwnExample], number: int = PARTS) -> list[list[OwnExample]]:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from elmo import random_bilm, save_bilm
 from tasks.compare import plan as plans
 from tasks.compare.__main__ import main
 from tests.tasks.making import DRAWN_WORDS
@@ -90,6 +91,24 @@ def test_the_command_answers(tmp_path, capsys, kind):
     assert len(records) == 3
     assert main(words) == 0  # nothing runs again
     assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("record.json")} == records
+
+
+def test_text_of_ones_own_is_one_more_arm(tmp_path, capsys, monkeypatch):
+    """The biLM that is tuned on it; here any other one."""
+    save_bilm(random_bilm("tiny", 5), tmp_path / "own" / "weights.safetensors")
+    arm = ["features=elmo", *DRAWN_WORDS, f"features.elmo.weights='{tmp_path / 'own'}'"]
+    monkeypatch.setattr("tasks.compare.__main__.tuned_arm", lambda text, runs_dir: arm)
+    words = [str(signal(tmp_path)), "--text", "any", "--seeds", "1", "--jobs", "1", "--runs", str(tmp_path / "runs")]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "4 runs: bag_of_words, glove, elmo, elmo_own; 1 seeds" in out
+    assert re.search(r"\+ ELMo, tuned on your text +[\d.]+", out)
+
+
+def test_no_text_to_tune_on(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main([str(signal(tmp_path)), "--text", str(tmp_path / "empty")]) == 1
+    assert "expected text files, found none" in capsys.readouterr().err
 
 
 def test_failed_runs_are_said(tmp_path, capsys, monkeypatch):
