@@ -180,25 +180,6 @@ class ArmCost:
 
 
 @dataclass(frozen=True)
-class ArmPerplexity:
-    """The held-out perplexity of an arm's biLM, as its card states it.
-
-    Attributes:
-        mean: Of both directions.
-        unknown: Share of the words that are <UNK>, in percent; more of them make the perplexity lower.
-        predictions: In each direction; the same in all arms, so that all are measured on the same text.
-        weights: The sha256 that records have of the biLM.
-        card: The file that states it.
-    """
-
-    mean: Annotated[float, Field(ge=1)]
-    unknown: float
-    predictions: int
-    weights: str
-    card: str
-
-
-@dataclass(frozen=True)
 class Experiment:
     """A table of runs.
 
@@ -211,7 +192,6 @@ class Experiment:
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its name for people; by default that of its features, or its name here.
-        perplexities: Arm -> that of its biLM; such a table shows it, and a figure draws the gain against it.
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
         given: What the user has typed to choose them.
@@ -231,7 +211,6 @@ class Experiment:
     by_arm: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
-    perplexities: Mapping[str, ArmPerplexity] = field(default_factory=dict)
     name: str = ""
     chosen: Sequence[Cell] | None = None
     given: Sequence[str] = ()
@@ -384,7 +363,7 @@ def _mistakes(experiment: Experiment) -> Iterator[str]:
     if experiment.compare and (len(set(experiment.compare)) != 2 or len(experiment.compare) != 2):
         yield f"compare: expected two arms, found {', '.join(experiment.compare)}"
     named: dict[str, Iterable[str]] = {"compare": experiment.compare, "costs": experiment.costs}
-    named |= {"titles": experiment.titles, "perplexities": experiment.perplexities}
+    named |= {"titles": experiment.titles}
     for number, row in enumerate(experiment.rows):
         named |= {f"rows[{number}].paper": {*row.paper, *row.paper_std}, f"rows[{number}].arms": row.arms}
     for key, names in named.items():

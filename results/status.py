@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Literal
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.common.progress import duration
+from elmo.common.files import duration
 from results.experiments import sweep_name
 from results.records.collect import collect
 from results.records.identity import CHECKPOINT_NAME, RECORD_NAME, record_path

@@ -10,12 +10,12 @@ from elmo.common.errors import InputError
 from results.experiments import HEADLINE, load_experiment, only_cells
 from results.figures.charts import convergence, layer_map, sample_efficiency, speeds
 from results.figures.drawing import Figure, arms_of, picture, published_files
-from results.figures.errors_removed import MAIN_FIGURE, errors_removed
+from results.figures.errors_removed import MAIN_FIGURE, arm_gains, errors_removed
 from results.names import arm_title, default_pair, load_names, load_paper
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import read_toml
-from results.report.parts import Chapter, blocks_of, figures_of, load_texts, table_efficiencies
+from results.report.parts import Chapter, blocks_of, load_texts, table_efficiencies
 from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
 from results.tables.rows import MINI, Group, Row, Table, arm_titles
 from results.tables.sheet import (
@@ -251,10 +251,9 @@ def _figures(kind: str, table: Table) -> Sequence[Figure]:
     if kind == "efficiency":
         looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
         return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
-    if kind == "layers":
-        layers = layer_map([(row.title, group) for row in table.rows for group in row.groups])
-        return [layers] if layers else []
-    return figures_of(table)
+    groups = [(row.title, group) for row in table.rows for group in row.groups]
+    figure = layer_map(groups) if kind == "layers" else arm_gains(table)
+    return [figure] if figure else []
 
 
 def contents(chapters: Sequence[ShownChapter]) -> str:

@@ -305,6 +305,13 @@ def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:
         )
 
 
+def duration(seconds: float) -> str:
+    """Seconds in the unit that fits: 48 s, 3.7 min, 2.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
+
+
 def size_in_words(size: float) -> str:
     """A number of bytes in the unit that fits."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -37,13 +37,6 @@ def progress_bar(console: Console, *columns: ProgressColumn, transient: bool = F
     )
 
 
-def duration(seconds: float) -> str:
-    """Seconds in the unit that fits: 48 s, 3.7 min, 2.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
-
-
 @dataclass
 class Reporter:
     """Reports the progress of a run on stderr.

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from results.breakdown import FEWEST, Kind
-from results.experiments import sweep_name
 from results.figures import drawing
 from results.names import load_names, metric_title
 from results.records.record import RunRecord, mapping_of
 from results.stats import Interval, seed_intervals
-from results.tables.fill import is_measured
-from results.tables.rows import Group, Row, Table, as_label, as_stem, train_fraction
+from results.tables.rows import Group, Row, as_label, train_fraction
 
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
 # is the number drawn.
@@ -240,66 +238,6 @@ def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
     name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
     return drawing.Figure(
         name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown
-    )
-
-
-def gains_by_perplexity(table: Table) -> list[drawing.Figure]:
-    """A panel for each task with runs of two biLMs or more whose perplexity is known, and of the first arm compared."""
-    return [figure for line in table.rows if (figure := _by_perplexity(table, line))]
-
-
-def _by_perplexity(table: Table, line: Row) -> drawing.Figure | None:
-    base, base_title = line.group(table.compared[0]), table.titles[table.compared[0]]
-    if base is None:
-        return None
-    known = table.experiment.perplexities
-    gains = {
-        arm: [score - base.mean for score in group.scores]
-        for arm, perplexity in known.items()
-        if (group := line.group(arm)) and is_measured(perplexity, group) and group.recipe == base.recipe
-    }
-    if len(gains) < 2:  # one biLM is no relation
-        return None
-    of_base = [score - base.mean for score in base.scores]
-    perplexities = [known[arm].mean for arm in gains]
-    margin = 1.02 * (max(perplexities) / min(perplexities)) ** 0.1
-    # Lower perplexities, of better biLMs, are at the right.
-    across = drawing.Scale(
-        min(perplexities) / margin, max(perplexities) * margin, drawing.RIGHT, drawing.AXES_LEFT, log=True
-    )
-    up = drawing.score_scale([gain for of_arm in gains.values() for gain in of_arm] + of_base, zero=True)
-    metric = metric_title(base.metric, base.records[0])
-    up_title = f"gain in {line.spec.split} {metric} over {base_title} (points)"
-    ticks = {tick: drawing.shown_tick(tick) for tick in across.ticks()}
-    marks = drawing.both_axes(up, up_title, across, "held-out perplexity (log scale), lower to the right", ticks)
-    low, zero, high = up.at(min(of_base)), up.at(0), up.at(max(of_base))
-    band = [(drawing.AXES_LEFT, low), (drawing.RIGHT, low), (drawing.RIGHT, high), (drawing.AXES_LEFT, high)]
-    name = f"{base_title} ({len(of_base)})"
-    marks += [
-        drawing.Area(band, "grey", opacity=0.2, title=name),
-        drawing.ChartLine([(drawing.AXES_LEFT, zero), (drawing.RIGHT, zero)], "grey", title=name),
-        drawing.Label(drawing.RIGHT - 4, zero + 13, name, "muted", 11, "end"),
-    ]
-    looks, numbers = drawing.arms_of({arm: f"{table.titles[arm]} ({len(of_arm)})" for arm, of_arm in gains.items()}), []
-    for arm in gains:
-        look, perplexity, mean = looks[arm], known[arm], statistics.fmean(gains[arm])
-        runs = ", ".join(f"{gain:+.2f}" for gain in gains[arm])
-        text = f"perplexity {perplexity.mean:.2f} ({perplexity.unknown:.2f} % of the words are <UNK>)"
-        text = drawing.with_minus(f"{text}, gain {mean:+.2f} ({len(gains[arm])} runs: {runs})")
-        numbers.append(f"{table.titles[arm]}: {text}")
-        x, ys = across.at(perplexity.mean), [up.at(gain) for gain in gains[arm]]
-        marks += [look.line([(x, max(ys)), (x, min(ys))], 1.5)]
-        marks += [drawing.Dot(x, y, look.colour, "circle", 2, title=numbers[-1]) for y in ys]
-        marks.append(look.dot(x, up.at(mean), title=numbers[-1]))
-    caption = (
-        f"Large marks: mean gain of a biLM; dots: its runs (in brackets: their number); band: {base_title}'s own runs "
-        f"around their mean. Perplexity on the same {known[arm].predictions:,} held-out predictions, as the biLMs' "
-        "cards state."
-    )
-    title = ", ".join(filter(None, [line.title, base.old_recipe]))
-    name, text = f"{sweep_name(table.experiment.name)}-{as_stem(f'{line.data}-{line.task}')}", f"{'; '.join(numbers)}."
-    return drawing.Figure(
-        name, title, caption, drawing.AXES_HEIGHT, marks, numbers=text, legend=[looks[arm] for arm in gains]
     )
 
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from elmo.common.errors import command_parser, exit_status
 from results.experiments import load_experiment, only_cells
 from results.figures.drawing import Figure, standalone_svg
+from results.figures.errors_removed import arm_gains
 from results.records.printing import write
 from results.report.page import PageInfo, page, paper_part
 from results.report.parts import (
     blocks_of,
-    figures_of,
     is_shown,
     layers_of_tasks,
     main_figures,
@@ -76,7 +76,7 @@ def _write_report(options: argparse.Namespace) -> int:
     about = PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown, options.out)
     _write_page(options.out, page(summary, figures, blocks, paper_part(others, layers), about), summary)
     if options.figures is not None:
-        of_tables = [figure for table in others for figure in figures_of(table)]
+        of_tables = [figure for table in others if (figure := arm_gains(table))]
         of_tasks = [figure for block in blocks for _, figure in block.charts]
         _write_figures(options.figures, [*figures, *([layers] if layers else []), *of_tables, *of_tasks])
     return 0 if summary.rows else 1

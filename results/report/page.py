@@ -10,13 +10,14 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from elmo.common.progress import duration
+from elmo.common.files import duration
 from results import names
 from results.experiments import Experiment
 from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch
+from results.figures.errors_removed import arm_gains
 from results.records.collect import Finding, FoundRecord
 from results.records.record import RunRecord
-from results.report.parts import CHARTS, TaskBlock, figures_of, layer_experiments
+from results.report.parts import CHARTS, TaskBlock, layer_experiments
 from results.tables.fill import commands_of, commit_of, typed_sweep
 from results.tables.rows import Group, Row, Table, arm_titles, verdict
 from results.tables.sheet import (
@@ -343,8 +344,10 @@ def paper_part(tables: Sequence[Table], layers: Figure | None) -> str:
         (sheet,) = sheets_of(table, wide=True)
         title = table.experiment.title  # the heading has it, the table need not
         items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
+        figure = arm_gains(table)
         together += (
-            f"<h3>{escape(title)}</h3>{_figures(figures_of(table))}{html_table(replace(sheet, title=SCORES), title)}"
+            f"<h3>{escape(title)}</h3>{_figures([figure] if figure else [])}"
+            f"{html_table(replace(sheet, title=SCORES), title)}"
             f'{_command(table.experiment)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         )
     if layers:

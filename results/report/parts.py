@@ -9,7 +9,7 @@ from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
 from results.figures import charts
 from results.figures.charts import Efficiency, efficiencies, efficiency
 from results.figures.drawing import Arms, Figure, arms_of, titled
-from results.figures.errors_removed import arm_gains, errors_removed
+from results.figures.errors_removed import errors_removed
 from results.records.collect import Collection, FoundRecord
 from results.records.typed_json import read_toml
 from results.tables.fill import fill
@@ -33,7 +33,7 @@ class Chapter:
         title: The heading; that of an experiment is in its file.
         text: What the chapter says first.
         experiment: The experiment that it shows.
-        figure: What is drawn of the experiment: "efficiency", "layers", what `figures_of` draws, or nothing.
+        figure: What is drawn of the experiment: "efficiency", "layers", or else its arms if it has their costs.
         command: What makes it, where there is no experiment.
         file: A Markdown file next to the records that is shown as it is, where there is no experiment.
         arms: The arms of a table of further comparisons.
@@ -136,11 +136,6 @@ def main_figures(summary: Table) -> list[Figure]:
     return [figure for figure in figures if figure]
 
 
-def figures_of(table: Table) -> list[Figure]:
-    """What the table of an experiment has costs or perplexities for."""
-    return [figure for figure in [arm_gains(table), *charts.gains_by_perplexity(table)] if figure]
-
-
 def layers_of_tasks(collection: Collection, data: Sequence[str]) -> Figure | None:
     """The paper's Figure 2, also at other places than a task's own; None if fewer than two rows have runs.
 
@@ -175,8 +170,7 @@ def is_shown(table: Table, summary: Table) -> bool:
     """Whether the page's table of scores has all that this one says."""
     shown = {record.fingerprint for panel in summary.rows for group in panel.groups for record in group.records}
     runs = [record.fingerprint for line in table.rows for group in line.groups for record in group.records]
-    more = table.experiment.costs or table.experiment.perplexities
-    return not more and table.experiment.compare == summary.compared and shown.issuperset(runs)
+    return not table.experiment.costs and table.experiment.compare == summary.compared and shown.issuperset(runs)
 
 
 def table_efficiencies(table: Table) -> list[Efficiency]:

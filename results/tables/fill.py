@@ -14,7 +14,6 @@ from results.audit import REMEDY, unlike_metrics
 from results.experiments import (
     NAMED,
     NOT_RECORDED,
-    ArmPerplexity,
     Cell,
     Experiment,
     ExperimentRow,
@@ -107,7 +106,6 @@ def fill(collection: Collection, experiment: Experiment, where: Sequence[str] = 
         main, *unlike = _filled([_RowRuns(row, records, wanted)], experiment, findings, lenders)
         rows.append(main)
         others += unlike
-    findings += _other_bilms(experiment, rows)
     findings += _missing(experiment, filled, where)
     return Table(experiment, rows, others, list(dict.fromkeys(findings)))
 
@@ -470,35 +468,6 @@ def _own_scores(row: Row, groups: Sequence[Group]) -> names.PaperScore:
     margin = next((score.margin for score in paper.score if score.metric == metric), 0.0)
     compared = row.data in paper.comparable_data
     return names.PaperScore(row.task, metric, spec.split, spec.paper, spec.source, compared, margin, spec.paper_std)
-
-
-def is_measured(perplexity: ArmPerplexity, group: Group) -> bool:
-    """Whether the runs have the biLM that the perplexity was measured of."""
-    return all(_weights_of(record) == perplexity.weights for record in group.runs)
-
-
-def _weights_of(record: RunRecord) -> object:
-    """The sha256 of the run's biLM; None without one."""
-    return (record.weights or {}).get("sha256")
-
-
-def _other_bilms(experiment: Experiment, rows: Sequence[Row]) -> list[Finding]:
-    """Notes on arms whose biLM is not the one whose perplexity the experiment's file states, or that has none there."""
-    found = []
-    for arm in experiment.arms if experiment.perplexities else ():
-        own = experiment.perplexities.get(arm)
-        groups = [group for row in rows if (group := row.group(arm))]
-        here = sorted({str(weights) for group in groups for record in group.runs if (weights := _weights_of(record))})
-        if own is None and here:
-            text = f"{arm}: no perplexity of its biLM {', '.join(here)}; to draw it, add [perplexities.{arm}]"
-            found.append(Finding("note", text, wrong=False))
-        elif own and not all(is_measured(own, group) for group in groups):
-            text = (
-                f"{arm}: {own.card} states the perplexity of the biLM {own.weights}, found runs with "
-                f"{', '.join(here)}; to draw them, state their biLM's own perplexity in a copy of the experiment's file"
-            )
-            found.append(Finding("note", text, wrong=True))
-    return found
 
 
 def _missing(

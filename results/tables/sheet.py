@@ -195,12 +195,9 @@ def arms_sheet(table: Table) -> Sheet:
     experiment, arms = table.experiment, table.arms
     columns: list[Column] = [("features", "l", [table.titles[arm] for arm in arms])]
     costs = [experiment.costs.get(arm) for arm in arms]
-    perplexities = [experiment.perplexities.get(arm) for arm in arms]
     columns += [
         ("frozen parameters", "r", [shown_parameters(own) if own else EMPTY for own in costs]),
         ("ms per 1,000 tokens", "r", [shown_milliseconds(own) if own else EMPTY for own in costs]),
-        ("held-out perplexity", "r", [f"{own.mean:.2f}" if own else EMPTY for own in perplexities]),
-        ("words that are <UNK>", "r", [f"{own.unknown:.2f} %" if own else EMPTY for own in perplexities]),
     ]
     for row in table.rows:
         intervals = {arm: table.against_base(row, arm).interval for arm in arms}

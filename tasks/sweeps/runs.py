@@ -25,8 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError, shortened
-from elmo.common.files import size_in_words
-from elmo.common.progress import duration
+from elmo.common.files import duration, size_in_words
 from elmo.download import DownloadNeeded, without_downloads
 from results.experiments import Cell, as_typed, equal_runs, load_experiment, sweep_name
 from results.records.identity import is_name

@@ -27,8 +27,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from elmo.common.errors import InputError, shortened
-from elmo.common.files import expanded, print_lines
-from elmo.common.progress import Reporter, duration
+from elmo.common.files import duration, expanded, print_lines
+from elmo.common.progress import Reporter
 from results.experiments import load_experiment
 from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, read_record

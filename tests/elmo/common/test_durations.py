@@ -2,7 +2,7 @@
 
 import pytest
 
-from elmo.common.progress import duration
+from elmo.common.files import duration
 
 
 @pytest.mark.parametrize(

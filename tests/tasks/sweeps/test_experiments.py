@@ -11,7 +11,6 @@ from hydra.types import RunMode
 
 from elmo.common.errors import InputError
 from results.experiments import NOT_RECORDED, experiment_names, load_experiment, values_of
-from results.records.identity import Identity
 from results.records.progress import read_manifests
 from results.records.record import read_record
 from tasks.data.datasets import DataSource
@@ -198,18 +197,6 @@ class TestShipped:
         cells = load_experiment(name).narrowed({"seed": ["1"], **dict(map(values_of, chosen.split()))}).cells
         (overrides,) = {tuple(cell.overrides) for cell in cells}  # Table 2 shows it on dev and on test
         assert typed_config(overrides).identity.title == title
-
-    def test_scaling_reads_each_bilm_from_the_user_s_folder(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("ELMO_BILMS", str(tmp_path))
-        cells = load_experiment("scaling").narrowed({"task": ["ner"], "seed": ["1"]}).cells
-        configs = [typed_config(cell.overrides) for cell in cells[1:]]
-        bilms = ["tiny", "small-10-1", "small-10-2", "small-30-1", "small-30-2", "small", "medium", "original"]
-        expected = [name if name in ("small", "medium") else str(tmp_path / name) for name in bilms]
-        assert [config.features.elmo.weights for config in configs] == expected
-        # A record names weights by the last part of their path; each is the record of one arm.
-        for cell, config in zip(cells[1:], configs, strict=True):
-            identity = Identity("paper", "ner", "elmo", 1, config.variant)
-            assert [other.arm for other in cells if other.is_run(identity, config.resolved)] == [cell.arm]
 
 
 def test_settings_that_records_do_not_have_are_those_of_the_config():
