@@ -29,8 +29,8 @@ from pathlib import Path
 from rich.console import Console
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.common.files import hashes_of
-from elmo.common.progress import Meter, duration
+from elmo.common.files import duration, hashes_of
+from elmo.common.progress import Meter
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
 
