@@ -29,11 +29,12 @@ from pathlib import Path
 from rich.console import Console
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.common.files import duration, hashes_of
+from elmo.common.files import duration, hashes_of, size_in_words
 from elmo.common.progress import Meter
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
 
+LARGE = 5_000_000  # bytes of a file
 POLL = 0.5  # seconds
 LOG_LINES = 10
 PASSES, MOST_TOKENS = 3, 2_000_000  # of the text to tune on
@@ -62,9 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Reads, runs and answers."""
     started = time.monotonic()
+    given = Path(options.source)
+    if given.is_file() and given.stat().st_size > LARGE:  # it takes seconds
+        say(f"{given}: reading {size_in_words(given.stat().st_size)}")
     data = read_own(options.source, options.columns)
     own = {"elmo_own": tuned_arm(options.text, options.runs)} if options.text else {}
-    plan = make_plan(data, Path(options.source).stem, options.runs, range(1, options.seeds + 1), own)
+    plan = make_plan(data, given.stem, options.runs, range(1, options.seeds + 1), own)
     kinds = {"classify": "labelled texts", "pairs": "pairs of texts", "ner": "sentences with tags"}
     labels = sorted({tag[2:] for row in data.rows for tag in row.tags if tag[2:]} or {row.label for row in data.rows})
     named = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
