@@ -19,6 +19,7 @@ import struct
 import sys
 import tarfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -102,7 +103,7 @@ def file_vectors(path: Path, dim: int | None = None) -> FileVectors:
     return FastTextModel(path) if fasttext else BinaryVectors(path)
 
 
-class FileVectors:
+class FileVectors(ABC):
     """Word vectors in files; only those that are picked are held in memory.
 
     Attributes:
@@ -140,8 +141,9 @@ class FileVectors:
             )
         return picked
 
+    @abstractmethod
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        raise NotImplementedError
+        """The vectors of these words, or of all; each kind of file has its own way."""
 
     def _finite(self, vector: Vector, word: str) -> Vector:
         if not np.isfinite(vector).all():
