@@ -236,7 +236,8 @@ def shelves(store: Path) -> list[Path]:
 def disk_bytes(folder: Path) -> int:
     """The size of all files of a shelf; files that another process removes meanwhile do not count."""
     size = 0
-    for path in folder.glob("*"):
-        with suppress(FileNotFoundError):
-            size += path.stat().st_size
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            with suppress(FileNotFoundError):
+                size += entry.stat().st_size
     return size
