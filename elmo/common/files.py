@@ -40,6 +40,7 @@ UNREADABLE = (
     *(RuntimeError, LookupError, AttributeError, TypeError, ValueError),
 )
 LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for a document
+UNDECODED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, in text that was decoded with surrogateescape
 # Tabs separate plain text; commas need quotes around texts that contain them.
 STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 
@@ -77,13 +78,17 @@ def left_partials(folder: Path, pattern: str) -> list[Path]:
     return [path for path in found if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
 
-def decoded_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file with their ends; a byte order mark is accepted. Only a line feed ends a line."""
+def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
+    """The lines of a UTF-8 file with their ends; a byte order mark is accepted. Only a line feed ends a line.
+
+    `tolerant` gives other bytes as `UNDECODED`, instead of an InputError.
+    """
+    errors = "surrogateescape" if tolerant else "strict"
     number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors)
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}, line {number}: expected UTF-8 text, found: {error.reason} at byte {error.start}. Convert the "
@@ -91,13 +96,14 @@ def decoded_lines(path: Path) -> Iterator[str]:
         ) from error
 
 
-def utf8_lines(path: Path) -> Iterator[str]:
+def utf8_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file without their line ends; a byte order mark and CRLF are accepted.
 
     Only a line feed ends a line: tweets and web pages contain all the other separators of Unicode. A carriage return
-    within a line is an error. Such a file probably uses it as its line end, and would be read as one line.
+    within a line is an error. Such a file probably uses it as its line end, and would be read as one line. `tolerant`
+    is that of `decoded_lines`.
     """
-    for number, line in enumerate(decoded_lines(path), start=1):
+    for number, line in enumerate(decoded_lines(path, tolerant), start=1):
         text = line.rstrip("\r\n")
         if "\r" in text:
             raise InputError(
@@ -107,50 +113,80 @@ def utf8_lines(path: Path) -> Iterator[str]:
         yield text
 
 
-def table_rows(
-    path: Path, columns: Sequence[str], optional: str | None = None, ending: str | None = None
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The last line of each row, counted from 1, and the row's texts in these columns.
+def raw_rows(path: Path, ending: str | None = None, tolerant: bool = False) -> Iterator[tuple[int, list[str], str]]:
+    """The last line of each row, counted from 1, its cells, and what is wrong with it, if something is.
+
+    The first one is the header. Of a row that is no CSV the only cell is its text.
 
     Args:
-        path: a UTF-8 file that ends in .csv or .tsv; its first line names the columns.
-        columns: the names of the wanted ones.
-        optional: one more, the last of the texts if the table has it.
+        path: a file that ends in .csv or .tsv.
         ending: of a table whose name has none, such as standard input.
-
-    Raises:
-        InputError: the file is not such a table; the message names the line.
+        tolerant: whether bytes that are not UTF-8 are wrong in a row alone.
     """
     style = STYLES.get(ending or path.suffix.lower())
     if style is None:
         raise InputError(f"{path}: expected a table whose name ends in {' or '.join(STYLES)}. Rename the file")
     csv.field_size_limit(LONGEST_TEXT)
-    rows = csv.reader(decoded_lines(path), delimiter=style[0], quoting=style[1], strict=True)
-    try:
-        header = next(rows, [])
-        wanted = [*columns, *([optional] if optional in header else [])]
-        places = [_place(path, header, name) for name in wanted]
-        for row in filter(None, rows):
-            if len(row) != len(header):
-                raise InputError(
-                    f"{path}, line {rows.line_num}: expected {len(header)} columns as in the header, found {len(row)}. "
-                    "Put quotes around texts with commas or line ends"
-                )
-            yield rows.line_num, tuple(row[place] for place in places)
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, line {rows.line_num}: expected a table, found: {error}. Check the quotes up to this line"
-        ) from error
+    taken: list[str] = []  # the lines of a row
+
+    def lines() -> Iterator[str]:
+        for line in decoded_lines(path, tolerant):
+            taken.append(line)
+            yield line
+
+    rows = csv.reader(lines(), delimiter=style[0], quoting=style[1], strict=True)
+    width = 0
+    while True:
+        taken.clear()
+        problem = ""
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row, problem = (
+                ["".join(taken).strip()],
+                f"expected a table, found: {error}. Check the quotes up to this line",
+            )
+        width = width or len(row)
+        if row and len(row) != width and not problem:
+            remedy = "Put quotes around texts with commas or line ends"
+            problem = f"expected {width} columns as in the header, found {len(row)}. {remedy}"
+        if row:
+            yield rows.line_num, row, problem
 
 
-def _place(path: Path, header: Sequence[str], name: str) -> int:
-    if header.count(name) != 1:
-        shown = " ".join(", ".join(header).split())[:200] or "no header"
-        raise InputError(
-            f"{path}, line 1: expected one column {name!r} in the header, found {shown}. Name the column that you "
-            "mean, or save the table as a .csv with commas or a .tsv with tabs"
-        )
-    return header.index(name)
+def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The last line of each row, counted from 1, and the row's texts in these columns.
+
+    Args:
+        path: a UTF-8 file that ends in .csv or .tsv; its first line names the columns.
+        columns: the names of the wanted ones.
+
+    Raises:
+        InputError: the file is not such a table; the message names the line.
+    """
+    rows = raw_rows(path)
+    places = places_of(path, next(rows, None), columns)
+    for line, row, problem in rows:
+        if problem:
+            raise InputError(f"{path}, line {line}: {problem}")
+        yield line, tuple(row[place] for place in places)
+
+
+def places_of(path: Path, header: tuple[int, Sequence[str], str] | None, columns: Sequence[str]) -> list[int]:
+    """Where columns are in a table, by the first of its `raw_rows`."""
+    line, names, problem = header or (1, [], "")
+    if problem:
+        raise InputError(f"{path}, line {line}: {problem}")
+    for name in columns:
+        if names.count(name) != 1:
+            shown = " ".join(", ".join(names).split())[:200] or "no header"
+            raise InputError(
+                f"{path}, line 1: expected one column {name!r} in the header, found {shown}. Name the column that you "
+                "mean, or save the table as a .csv with commas or a .tsv with tabs"
+            )
+    return [names.index(name) for name in columns]
 
 
 def write_json(path: Path, content: object) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 from pydantic_core import from_json
 
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import table_rows, utf8_lines
+from elmo.common.files import STYLES, UNDECODED, places_of, raw_rows, utf8_lines
 from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
 from tasks.task import Sentence
 
@@ -502,8 +502,24 @@ def _walk(plain: str, position: int, word: str) -> int | None:
     return position
 
 
-def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[tuple[int, str | dict[str, str]]]:
-    """The line number and the text of each line; of a table the last line of each row, and its cells by column.
+class RawItem(NamedTuple):
+    """What a file asks to predict.
+
+    Attributes:
+        line: its number; of a row of several lines, that of the last one.
+        item: a line, or the cells of a row by column.
+        cells: all cells of a row, as many as the header has.
+        problem: why it cannot be read, if so.
+    """
+
+    line: int
+    item: str | dict[str, str]
+    cells: Sequence[str] = ()
+    problem: str = ""
+
+
+def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawItem]:
+    """The lines of a file, or the rows of a table; what is wrong with one of them is said there.
 
     Args:
         path: the file.
@@ -511,10 +527,26 @@ def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[tuple[i
         columns: those of a table to read; a column `id` is read, too.
     """
     if kind not in TABLES:
-        yield from enumerate(utf8_lines(path), start=1)
+        for number, text in enumerate(utf8_lines(path, tolerant=True), start=1):
+            yield RawItem(number, text, problem=_undecoded(text))
         return
-    for line, cells in table_rows(path, columns, optional="id", ending=f".{kind}"):
-        yield line, dict(zip([*columns, "id"], cells, strict=False))
+    rows = raw_rows(path, f".{kind}", tolerant=True)
+    header = next(rows, None)
+    names = header[1] if header else []
+    wanted = [*columns, *(["id"] if "id" in names else [])]
+    places = places_of(path, header, wanted)
+    for line, row, problem in rows:
+        # A longer row keeps all of its cells in the last one.
+        cells = [*row[: len(names) - 1], STYLES[f".{kind}"][0].join(row[len(names) - 1 :])]
+        cells += [""] * (len(names) - len(cells))
+        problem = problem or _undecoded("".join(row))
+        item = {} if problem else {name: row[place] for name, place in zip(wanted, places, strict=True)}
+        yield RawItem(line, item, [UNDECODED.sub("\N{REPLACEMENT CHARACTER}", cell) for cell in cells], problem)
+
+
+def _undecoded(text: str) -> str:
+    """What is wrong with the bytes of a text."""
+    return "expected UTF-8 text, found other bytes. Convert them" if UNDECODED.search(text) else ""
 
 
 def fields_of_line(line: str, names: Sequence[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import torch
 from elmo.common import checks
 from elmo.common.device import CHOICES, choose_device, is_out_of_memory
 from elmo.common.errors import InputError, command_parser, excerpt, exit_status
-from elmo.common.files import STYLES, decoded_lines, print_lines, sha256_of
+from elmo.common.files import STYLES, print_lines, raw_rows, sha256_of
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
 from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
@@ -77,8 +77,8 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or - for 
 --output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
                sst5, snli, classify: "probabilities" of all labels; tags, answers and chains have none.
 
-A text that is empty or too long for the memory gets an empty line, or {"id": ..., "error": ...}, and a message on
-standard error. The others are predicted, and the exit status is 1.
+A text that is empty, not readable or too long for the memory gets an empty line, {"id": ..., "error": ...} or a row
+without a prediction, and a message on standard error. The others are predicted, and the exit status is 1.
 """
 EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4"
 
@@ -425,18 +425,19 @@ def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedMode
     return None if by_itself else LoadedModel(config, model, device)
 
 
-def _asked(model: LoadedModel, source: Path, kind: str, scored: bool, header: Sequence[str]) -> Iterator[Asked]:
-    """What a file, or standard input, asks; `header`: the columns to keep, if any."""
+def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:
+    """What a file, or standard input, asks."""
     if kind == "data":
         yield from (Asked(example.id, example.id, example) for example in model.read(source, scored))
         return
     name = "standard input" if source == STANDARD_INPUT else source
-    read = list(model.task.raw_columns().values())
-    items = raw_items(source, kind, list(dict.fromkeys([*read, *header])))
-    for number, (line, item) in enumerate(items, start=1):
-        given = item if isinstance(item, str) else {column: item[column] for column in (*read, "id") if column in item}
-        asked = model.ask(given, str(number), f"{name}, line {line}", as_json=kind == "json")
-        asked.kept = [] if isinstance(item, str) else [item[column] for column in header]
+    items = raw_items(source, kind, list(model.task.raw_columns().values()))
+    for number, (line, item, cells, problem) in enumerate(items, start=1):
+        where = f"{name}, line {line}"
+        asked = Asked(where, str(number), error=problem)
+        if not problem:
+            asked = model.ask(item, str(number), where, as_json=kind == "json")
+        asked.kept = cells
         yield asked
 
 
@@ -477,15 +478,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = load_model(options.run, options.device, config_dir=options.config_dir)
         source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
         kind = options.input or KINDS.get(source.suffix.lower(), "text")
-        header: list[str] = []
         if options.output == "csv":
             if f".{kind}" not in STYLES or source == STANDARD_INPUT:
                 raise InputError(
                     "--output csv: expected a file that ends in .csv or .tsv, found another input. Name one"
                 )
-            header = next(csv.reader(decoded_lines(source), delimiter=STYLES[f".{kind}"][0]), [])
+            _, header, _ = next(raw_rows(source, f".{kind}"), (1, [], ""))
             print(csv_line([*header, "prediction", *model.task.probability_labels()]), end="")
-        asked = _asked(model, source, kind, options.score, header)
+        asked = _asked(model, source, kind, options.score)
         parts = [list(asked)] if kind == "data" else _some_at_once(asked, model.task.size)  # data: in the run's batches
         done, failed = 0, 0
         for some in parts:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shutil
 
 import pytest
@@ -55,6 +56,32 @@ def test_a_table_keeps_its_columns_and_a_bad_row_is_said(exported, tmp_path, cap
     assert first[3] == max(zip(map(float, first[4:]), header[4:], strict=True))[1]
     assert second == ["Bo", "", "none", "", "", ""]
     assert "line 3" in captured.err
+
+
+def test_rows_that_cannot_be_read_keep_their_places(exported, tmp_path, capsys):
+    rows = [
+        b"who,review",
+        b"Ada,a fine day",
+        b"Bo",
+        b"Cy,a day,or,two",
+        b"D\xff,a bad day",
+        b'Ed,"a "day',
+        b"Flo,a bad day",
+    ]
+    (tmp_path / "new.csv").write_bytes(b"\n".join(rows))
+    assert predict([str(exported), str(tmp_path / "new.csv"), "--output", "csv"]) == 1
+    captured = capsys.readouterr()
+    _, *answers = csv.reader(io.StringIO(captured.out))
+    assert [row[:2] for row in answers] == [
+        *(["Ada", "a fine day"], ["Bo", ""], ["Cy", "a day,or,two"]),
+        *(["D\N{REPLACEMENT CHARACTER}", "a bad day"], ['Ed,"a "day', ""], ["Flo", "a bad day"]),
+    ]
+    assert [bool(row[2]) for row in answers] == [True, False, False, False, False, True]
+    assert re.findall(r"line (\d+): expected ([^,]+), found", captured.err) == [
+        *(("3", "2 columns as in the header"), ("4", "2 columns as in the header")),
+        *(("5", "UTF-8 text"), ("6", "a table")),
+    ]
+    assert "4 of 6 have no prediction" in captured.err
 
 
 def test_csv_needs_a_table(exported, tmp_path, capsys):
