@@ -65,8 +65,8 @@ def check_source(source: FrozenSource, other: FrozenSource | None = None) -> str
     if fingerprint_of(source) != fingerprint:
         problems.append("expected one fingerprint, found another one after a call. Hash only what stays as it is")
     if other is not None and fingerprint_of(other) == fingerprint:
-        found = CachedLayers(other).token_layers(SENTENCES)
-        if found.shape != layers.shape or _difference(found, layers):
+        layers_after = CachedLayers(other).token_layers(SENTENCES)
+        if layers_after.shape != layers.shape or _difference(layers_after, layers):
             problems.append("expected another fingerprint for other layers, found the same. Hash all settings")
     if problems:
         raise InputError("\n".join(f"{name}: {problem}" for problem in problems))
@@ -88,7 +88,7 @@ def _alone_and_together(cached: CachedLayers, layers: Tensor) -> tuple[Tensor, T
     return torch.cat(alone, dim=1), torch.cat(together, dim=1)
 
 
-def _difference(found: Tensor, expected: Tensor) -> float:
+def _difference(actual: Tensor, expected: Tensor) -> float:
     """The largest relative difference of layers, (layers, tokens, dim)."""
-    one, other = (layers.transpose(0, 1).flatten(1) for layers in (found, expected))
+    one, other = (layers.transpose(0, 1).flatten(1) for layers in (actual, expected))
     return largest_difference(one, other, [expected.shape[2]] * len(expected))

@@ -94,8 +94,8 @@ def nearest(query: Floats, candidates: Floats, k: int, leave_out: Sequence[int] 
 
 def static_vectors(name: str) -> tuple[list[str], Floats]:
     """Words and their vectors of length one, (words, dim): "glove" is GloVe 50-d, other names as in `open_vectors`."""
-    found = open_vectors(GLOVE_50D if name == GLOVE else name, "--vectors").pick()
-    return list(found), _unit(np.stack(list(found.values())))
+    vectors = open_vectors(GLOVE_50D if name == GLOVE else name, "--vectors").pick()
+    return list(vectors), _unit(np.stack(list(vectors.values())))
 
 
 def _unit(vectors: Floats) -> Floats:

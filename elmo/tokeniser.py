@@ -123,8 +123,8 @@ def tokenise(text: str, style: Tokenise = "ptb", max_tokens: int | None = None) 
         max_tokens: Longer sentences are cut into equal parts no longer than this; nothing is dropped.
     """
     tokeniser = Tokeniser(style)
-    found = (sentence for line in text.split("\n") for sentence in tokeniser.paragraph(line))
-    return list(found) if max_tokens is None else [part for sentence in found for part in parts(sentence, max_tokens)]
+    sentences = (sentence for line in text.split("\n") for sentence in tokeniser.paragraph(line))
+    return list(sentences) if max_tokens is None else [part for one in sentences for part in parts(one, max_tokens)]
 
 
 def sentences_of_tokens(tokens: Sequence[str]) -> list[tuple[str, ...]]:
@@ -155,14 +155,14 @@ def sentences_of_tokens(tokens: Sequence[str]) -> list[tuple[str, ...]]:
 def _closing(tokens: Sequence[str]) -> list[bool]:
     """Return for each token whether it closes brackets or quotes."""
     opened: set[str] = set()
-    found = []
+    closing = []
     for token in tokens:
         if token in ('"', "'"):
-            found.append(token in opened)
+            closing.append(token in opened)
             opened ^= {token}
         else:
-            found.append(token in _CLOSERS)
-    return found
+            closing.append(token in _CLOSERS)
+    return closing
 
 
 def parts(sentence: Tokens, max_tokens: int) -> Iterator[Tokens]:
@@ -201,7 +201,7 @@ class Tokeniser:
             line = _HARD_END.sub(r"\g<0> ", line)  # scripts without spaces: a new chunk starts after 。
         chunks = line.split()
         last = len(chunks) - 1
-        found: list[Tokens] = []
+        sentences: list[Tokens] = []
         sentence: Tokens = []
         seen = self._seen
         for i, chunk in enumerate(chunks):
@@ -211,13 +211,13 @@ class Tokeniser:
             tokens, end, final = entry
             if end and (i == last or _ends(end, chunks[i + 1], first=not sentence)):
                 sentence.extend(final)
-                found.append(sentence)
+                sentences.append(sentence)
                 sentence = []
             else:
                 sentence.extend(tokens)
         if sentence:
-            found.append(sentence)
-        return found
+            sentences.append(sentence)
+        return sentences
 
     def _learn(self, chunk: str) -> _Chunk:
         if len(self._seen) >= self._remember:
@@ -247,7 +247,7 @@ def _analyse(chunk: str) -> _Chunk:
     if chunk.isalpha() and chunk.lower() not in _FUSED:
         return (shorten(chunk),), _NEVER, ()
     plain = chunk.translate(_TO_PLAIN).replace("''", '"').replace("``", '"')
-    tokens = [shorten(token) for found in _find(plain) for token in _clitics(found)]
+    tokens = [shorten(token) for piece in _find(plain) for token in _clitics(piece)]
     body = len(tokens)
     while body and tokens[body - 1] in _CLOSERS:
         body -= 1
@@ -284,13 +284,13 @@ def _find(plain: str) -> list[str]:
     # quadratic time. What does not begin at one part does not begin at the parts after it.
     tokens = []
     at = row = run = 0  # no other abbreviation begins before `row`, no other mail address before `run`
-    while found := (_WORD if at < row else _TOKEN if at < run else _TOKEN_OR_MAIL).search(plain, at):
-        tokens.append(found[0])
+    while match := (_WORD if at < row else _TOKEN if at < run else _TOKEN_OR_MAIL).search(plain, at):
+        tokens.append(match[0])
         if at >= row and (tried := _ROW.match(plain, at)):
             row = tried.end()
         if at >= run and (tried := _RUN.match(plain, at)):
             run = tried.end()
-        at = found.end()
+        at = match.end()
     return tokens
 
 
@@ -329,11 +329,11 @@ def _clitics(token: str) -> list[str]:
     """Return `token` cut where the Treebank cuts it: do|n't, Smith|'s, can|not."""
     tail: list[str] = []  # last one first
     while not (at := _FUSED.get(token.lower())):
-        found = _CLITIC.match(token[-4:]) if "'" in token else None  # n't and a letter; all of a long token takes long
-        if not found:
+        match = _CLITIC.match(token[-4:]) if "'" in token else None  # n't and a letter; all of a long token takes long
+        if not match:
             return [token, *reversed(tail)]
-        token = token[: -len(found[2])]
-        tail.append(found[2])
+        token = token[: -len(match[2])]
+        tail.append(match[2])
     return [token[:at], token[at:], *reversed(tail)]
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from elmo.common.errors import command_parser, exit_status
 from results.names import load_names, metric_of
-from results.records.collect import PUBLISHED, FoundRecord, collect
+from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
 from results.records.identity import (
@@ -76,34 +76,34 @@ def _audit(options: argparse.Namespace) -> int:
     folders = [*options.runs, *([PUBLISHED] if options.published else [])] or [DEFAULT_RUNS]
     collection, commits = collect(folders), known_commits(ROOT)
     lines = [finding.text for finding in collection.findings if finding.wrong]
-    lines += [finding.text for finding in audit(collection.found, commits)]
-    if not collection.found:
+    lines += [finding.text for finding in audit(collection.files, commits)]
+    if not collection.files:
         places = ", ".join(map(str, folders))
         lines.append(f"{places}: expected records of runs, found none; name their folder: --runs DIR")
     end = f"{len(lines)} finding{'s' * (len(lines) > 1)}" if lines else "nothing is wrong"
     unknown = ", commits not checked: no checkout with its whole history" if commits is None else ""
-    lines.append(f"audit: {len(collection.found):,} records{unknown}; {end}")
+    lines.append(f"audit: {len(collection.files):,} records{unknown}; {end}")
     write("".join(f"{line}\n" for line in lines), sys.stdout)
     return 1 if len(lines) > 1 else 0
 
 
 def audit(
-    found: Sequence[FoundRecord], commits: Set[str] | None = None, reference: Sequence[FoundRecord] = ()
+    records: Sequence[RecordFile], commits: Set[str] | None = None, reference: Sequence[RecordFile] = ()
 ) -> list[AuditFinding]:
     """Compares each run with its own files, and with the others.
 
     Args:
-        found: The runs.
+        records: The runs.
         commits: Those that a run's code may have; None if they are not known.
         reference: Runs that are known to be right; these are compared with them, too.
     """
     findings = [
         AuditFinding([item.path], f"{item.path}: {text}")
-        for item in found
+        for item in records
         for text in (*_of_record(item.record, commits), *_of_scores(item))
     ]
-    audited = {item.path for item in found}
-    for first, second, text in _of_pairs([*reference, *found]):
+    audited = {item.path for item in records}
+    for first, second, text in _of_pairs([*reference, *records]):
         if not audited.isdisjoint(paths := [first.path, second.path]):
             findings.append(AuditFinding(paths, f"{first.path} and {second.path}: {text}; {REMEDY}"))
     return findings
@@ -183,7 +183,7 @@ def _unlike_curve(record: RunRecord) -> Iterator[str]:
             yield f"scores.dev.{name}: expected {expected:.6g}, that of the best epoch, found {score:.6g}"
 
 
-def _of_scores(item: FoundRecord) -> Iterator[str]:
+def _of_scores(item: RecordFile) -> Iterator[str]:
     """What the examples and predictions next to the record contradict."""
     record, folder = item.record, item.path.parent
     if record.status != "finished":
@@ -237,11 +237,11 @@ def _counts(gold: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str, 
     return {"tp": len(right & guessed), "fp": len(guessed - right), "fn": len(right - guessed)}
 
 
-def _of_pairs(found: Sequence[FoundRecord]) -> Iterator[tuple[FoundRecord, FoundRecord, str]]:
+def _of_pairs(records: Sequence[RecordFile]) -> Iterator[tuple[RecordFile, RecordFile, str]]:
     """Runs that differ only in the seed by their fingerprints but not by their configs, and seeds with one curve."""
-    firsts: dict[str, tuple[FoundRecord, Parts]] = {}
-    curves: dict[tuple[object, ...], FoundRecord] = {}
-    for item in found:
+    firsts: dict[str, tuple[RecordFile, Parts]] = {}
+    curves: dict[tuple[object, ...], RecordFile] = {}
+    for item in records:
         record, settings = item.record, settings_of(item.record)
         first, expected = firsts.setdefault(fingerprint(without_seed(record.hashed)), (item, settings))
         if settings != expected:

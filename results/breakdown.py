@@ -20,7 +20,7 @@ from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
 from results.names import metric_of
-from results.records.collect import FoundRecord
+from results.records.collect import RecordFile
 from results.records.example_scores import GroupsUnreadable, groups_above, reads_otherwise
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable, write
@@ -65,12 +65,12 @@ def _show(options: argparse.Namespace) -> int:
         for finding in table.findings:
             write(f"{finding.kind}: {finding.text}\n", sys.stderr)
         return 1
-    sheets, notes = breakdown_page(table, chosen.collection.found)
+    sheets, notes = breakdown_page(table, chosen.collection.files)
     write(LAYOUTS[options.format](sheets, [("Notes", notes)]), sys.stdout)
     return 0 if sheets else 1
 
 
-def breakdown_page(table: Table, records: Sequence[FoundRecord]) -> tuple[list[Sheet], list[str]]:
+def breakdown_page(table: Table, records: Sequence[RecordFile]) -> tuple[list[Sheet], list[str]]:
     """A sheet for each task and data set, and the notes below them."""
     of_rows, missing = break_down(table.rows, records)
     sheets, intervals = [], []
@@ -92,7 +92,7 @@ def breakdown_page(table: Table, records: Sequence[FoundRecord]) -> tuple[list[S
     return sheets, [*interval_legend(intervals), *MANY, *missing]
 
 
-def break_down(rows: Sequence[Row], records: Sequence[FoundRecord]) -> tuple[list[tuple[Row, list[Kind]]], list[str]]:
+def break_down(rows: Sequence[Row], records: Sequence[RecordFile]) -> tuple[list[tuple[Row, list[Kind]]], list[str]]:
     """The rows that compare two arms with their kinds of test examples, and for those without any a line that says why.
 
     Args:
@@ -134,13 +134,13 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
         what = f"task={row.task} data={row.data} data_dir=DIR runs_dir=RUNS_DIR"
         return [], f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
     single = min(len(group.records) for group in pair) == 1
-    lenders = [own for own in row.lenders if single and _gives(metric, own.group, len(runs[0]))]
+    lenders = [lender for lender in row.lenders if single and _gives(metric, lender.group, len(runs[0]))]
     kinds = []
     for name, grouping in groupings.items():
         for number, label in enumerate(grouping.labels):
             chosen = [i for i, of_example in enumerate(grouping.of) if of_example == number]
             if len(chosen) >= FEWEST:
-                lent = [replace(own, group=_only(own.group, chosen, metric)) for own in lenders]
+                lent = [replace(lender, group=_only(lender.group, chosen, metric)) for lender in lenders]
                 groups = [_only(group, chosen, metric) for group in pair]
                 of_kind = replace(row, groups=groups, others=(), paper=None, lenders=lent)
                 kinds.append(Kind(name.replace("_", " "), label, len(chosen), of_kind))
@@ -148,8 +148,8 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     if several := [kind for kind in kinds if counts[kind.by] > 1]:
         return several, ""
     only = "; ".join(f"{kind.by}: {kind.label}" for kind in kinds)
-    found = f"only one kind of test examples ({only})" if only else "no kind of test examples"
-    return [], f"nothing to compare: {found} has {FEWEST} of them or more"
+    kinds_of_row = f"only one kind of test examples ({only})" if only else "no kind of test examples"
+    return [], f"nothing to compare: {kinds_of_row} has {FEWEST} of them or more"
 
 
 def _gives(metric: Metric, group: Group, count: int) -> bool:

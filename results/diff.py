@@ -61,7 +61,7 @@ def _groups(folder: Path) -> dict[Key, Group]:
 
 def _scores(key: Key, first: Group, second: Group) -> tuple[str, bool]:
     """Both scores and their difference in words, and whether they agree."""
-    groups = [replace(own, features=name) for name, own in (("first", first), ("second", second))]
+    groups = [replace(group, features=name) for name, group in (("first", first), ("second", second))]
     row = Row(key[0], key[1], groups, compared=("first", "second"))
     where = f"{' '.join(filter(None, key))}: {shown_score(first)}, {shown_score(second)}"
     if first.scores == second.scores:
@@ -75,7 +75,7 @@ def _scores(key: Key, first: Group, second: Group) -> tuple[str, bool]:
 def _unlike(first: Group, second: Group) -> Iterator[str]:
     """What differs beside the scores, a line for each kind."""
     one, other = first.records[0], second.records[0]
-    versions: list[Parts] = [vars(own.environment) if own.environment else {} for own in (one, other)]
+    versions: list[Parts] = [vars(record.environment) if record.environment else {} for record in (one, other)]
     kinds: dict[str, tuple[Parts, Parts]] = {
         "settings": (settings_of(one), settings_of(other)),
         "recipes": (_recipes(one.fingerprinted), _recipes(other.fingerprinted)),
@@ -84,8 +84,8 @@ def _unlike(first: Group, second: Group) -> Iterator[str]:
         "seeds": ({"": first.seeds}, {"": second.seeds}),
     }
     for kind, (left, right) in kinds.items():
-        if found := differences(left, right):
-            cut = {key: [shown(value.strip('"'))[:40] for value in values] for key, values in found.items()}
+        if unlike := differences(left, right):
+            cut = {key: [shown(value.strip('"'))[:40] for value in values] for key, values in unlike.items()}
             yield f"  {kind}: " + ", ".join(f"{key} {here} and {there}".strip() for key, (here, there) in cut.items())
 
 

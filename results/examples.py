@@ -24,7 +24,7 @@ from typing import Any
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
 from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
-from results.records.collect import FoundRecord
+from results.records.collect import RecordFile
 from results.records.example_scores import ExamplesUnreadable, Prediction, read_examples, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
 from results.records.printing import printable_lines
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_status("results.examples", work)
 
 
-def read_run(folder: Path) -> FoundRecord:
+def read_run(folder: Path) -> RecordFile:
     """The finished run in a folder.
 
     Raises:
@@ -123,10 +123,10 @@ def read_run(folder: Path) -> FoundRecord:
     except (RecordUnreadable, OSError) as error:
         expected = "expected the folder of a finished run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1"
         raise InputError(f"{folder}: {expected}, found: {error}") from error
-    return FoundRecord(folder / RECORD_NAME, record)
+    return RecordFile(folder / RECORD_NAME, record)
 
 
-def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
+def compare_runs(first: RecordFile, second: RecordFile) -> Comparison:
     """Both runs, example by example.
 
     Raises:
@@ -157,7 +157,7 @@ def compare_runs(first: FoundRecord, second: FoundRecord) -> Comparison:
     return Comparison(title, metric, (names[0], names[1]), examples)
 
 
-def _kept(run: FoundRecord) -> tuple[list[Prediction], list[tuple[bool, float]]]:
+def _kept(run: RecordFile) -> tuple[list[Prediction], list[tuple[bool, float]]]:
     """The predictions of a run, and whether each is right, with its score."""
     folder, record = run.path.parent, run.record
     try:
@@ -252,13 +252,13 @@ def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool)
         if all(map(_is_span, items)):
             return [_pieces(_by_key(value), _by_key(other))]
         if all(isinstance(item, list) and all(map(_is_span, item)) for item in items):
-            return _chain_lines([_by_key(chain) for chain in value if chain], [_by_key(own) for own in other if own])
+            return _chain_lines(*([_by_key(chain) for chain in chains if chain] for chains in (value, other)))
         if all(isinstance(item, str) for item in items) and len(value) != len(words):
             return [[("", text) for text in value]]  # any of them is right
         if all(isinstance(item, str) for item in items):  # tags of words, unless another field says the same by spans
             right = other if len(other) == len(value) else value
             tags = zip(words, value, right, strict=True)
-            return [[("+" * (tag != own), f"{word}/{tag}") for word, tag, own in tags]] * alone
+            return [[("+" * (tag != gold_tag), f"{word}/{tag}") for word, tag, gold_tag in tags]] * alone
         if all(isinstance(item, int | float) for item in items):
             return []  # a place in a text that another field has
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -267,15 +267,15 @@ def _field_lines(value: object, gold: object, words: Sequence[str], alone: bool)
 
 def _chain_lines(chains: Sequence[Spans], gold: Sequence[Spans]) -> list[list[Piece]]:
     """A line for each chain, paired with the gold chain that shares most mentions with it; gold chains without one."""
-    shared = [(len(own.keys() & other.keys()), i, j) for i, own in enumerate(chains) for j, other in enumerate(gold)]
+    shared = [(len(one.keys() & other.keys()), i, j) for i, one in enumerate(chains) for j, other in enumerate(gold)]
     partner: dict[int, int] = {}
-    for count, i, j in sorted(shared, key=lambda one: (-one[0], one[1:])):
+    for count, i, j in sorted(shared, key=lambda item: (-item[0], item[1:])):
         if count and i not in partner and j not in partner.values():
             partner[i] = j
-    pairs: list[tuple[Spans, Spans]] = [(own, gold[partner[i]] if i in partner else {}) for i, own in enumerate(chains)]
+    pairs: list[tuple[Spans, Spans]] = [(one, gold[partner[i]] if i in partner else {}) for i, one in enumerate(chains)]
     pairs += [({}, other) for j, other in enumerate(gold) if j not in partner.values()]
     pairs.sort(key=lambda pair: min(key[1:] for key in (*pair[0], *pair[1])))
-    return [_pieces(own, other) for own, other in pairs]
+    return [_pieces(one, other) for one, other in pairs]
 
 
 def _by_key(spans: Sequence[Any]) -> Spans:

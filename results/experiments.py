@@ -37,7 +37,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from elmo.common.errors import InputError, excerpt
-from results.records.collect import PUBLISHED, Collection, FoundRecord, collect
+from results.records.collect import PUBLISHED, Collection, RecordFile, collect
 from results.records.identity import FOLD, Identity, looked_up, record_path, same_value
 from results.records.typed_json import PAPER, decode
 
@@ -405,10 +405,10 @@ def _may_import(override: str) -> bool:
     return any("/" in value and not (key == "data" and value.strip("'\"").endswith(".yaml")) for value in values)
 
 
-def runs_of_cells(found: Sequence[FoundRecord], cells: Sequence[Cell]) -> list[list[FoundRecord]]:
+def runs_of_cells(files: Sequence[RecordFile], cells: Sequence[Cell]) -> list[list[RecordFile]]:
     """The records of each cell."""
-    by_name: dict[tuple[object, ...], list[FoundRecord]] = defaultdict(list)
-    for item in found:
+    by_name: dict[tuple[object, ...], list[RecordFile]] = defaultdict(list)
+    for item in files:
         by_name[_name(item.record.identity)].append(item)
     return [
         [item for item in by_name[_name(cell.identity)] if cell.is_run(item.record.identity, item.record.config)]
@@ -422,14 +422,14 @@ def _name(run: Identity) -> tuple[object, ...]:
 
 def only_cells(collection: Collection, cells: Sequence[Cell]) -> Collection:
     """The collection with the records of these cells alone, each once."""
-    found = {item.path: item for items in runs_of_cells(collection.found, cells) for item in items}
-    return replace(collection, found=list(found.values()))
+    files = {item.path: item for items in runs_of_cells(collection.files, cells) for item in items}
+    return replace(collection, files=list(files.values()))
 
 
-def equal_runs(folders: Iterable[Path], runs: Sequence[Identity]) -> list[list[FoundRecord]]:
+def equal_runs(folders: Iterable[Path], runs: Sequence[Identity]) -> list[list[RecordFile]]:
     """The finished runs, in the folders or published, that differ from each of these runs in seed and fold alone."""
-    known: dict[Path, list[FoundRecord]] = defaultdict(list)
-    for item in collect([PUBLISHED, *folders]).found:
+    known: dict[Path, list[RecordFile]] = defaultdict(list)
+    for item in collect([PUBLISHED, *folders]).files:
         if item.record.status == "finished":
             known[_without_seed_and_fold(item.record.identity)].append(item)
     return [known[_without_seed_and_fold(run)] for run in runs]

@@ -91,8 +91,8 @@ def metric_of(record: RunRecord, columns: Iterable[str], name: str = "") -> Metr
     known = load_names().metrics.get(name, MetricName()).formulas
     declared = record.metrics.get(name)
     ways = [declared] if declared else [*known, mean_of(name)]
-    found = set(columns)
-    return next((way for way in ways if found.issuperset(way.columns)), None)
+    given = set(columns)
+    return next((way for way in ways if given.issuperset(way.columns)), None)
 
 
 def recomputed(record: RunRecord, examples: Sequence[Example]) -> float | None:

@@ -35,7 +35,7 @@ from pathlib import Path
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.audit import audit
 from results.names import load_names, recomputed
-from results.records.collect import FoundRecord, collect
+from results.records.collect import RecordFile, collect
 from results.records.environment import known_commits
 from results.records.example_scores import (
     ExamplesUnreadable,
@@ -85,13 +85,13 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
         )
     collection, commits = collect([root / PUBLISHED]), known_commits(root)
     wrong = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
-    wrong += [finding.text for finding in audit(collection.found, commits)]
+    wrong += [finding.text for finding in audit(collection.files, commits)]
     if wrong:  # tables of these records would be wrong
         write("".join(f"{text}\n" for text in wrong).replace(f"{root}/", ""), sys.stdout)
         return 1
     lines = list[str]()
     if options.runs:
-        lines = publish_runs(options.runs, root / PUBLISHED, collection.found, commits)
+        lines = publish_runs(options.runs, root / PUBLISHED, collection.files, commits)
         write("".join(f"{line}\n" for line in lines), sys.stdout)
         collection = collect([root / PUBLISHED])
     files = generated(root, collection)
@@ -110,7 +110,7 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
 
 
 def publish_runs(
-    folders: Sequence[Path], published: Path, there: Sequence[FoundRecord] = (), commits: Set[str] | None = None
+    folders: Sequence[Path], published: Path, there: Sequence[RecordFile] = (), commits: Set[str] | None = None
 ) -> list[str]:
     """Copies publishable runs from below the folders, all checked before the first; returns a line for each run.
 
@@ -126,7 +126,7 @@ def publish_runs(
         if next(folder.rglob(RECORD_NAME), None) is None:
             lines.append(f"refused   {folder}: expected a folder with runs, found no {RECORD_NAME} below it")
     old = {record_path(published, item.record.identity): item.record for item in there}
-    runs = [(record_path(published, item.record.identity), item) for item in collection.found]
+    runs = [(record_path(published, item.record.identity), item) for item in collection.files]
     named = Counter(target for target, item in runs if item.record.status == "finished")
     refusals = {
         item.path: _refusal(item)
@@ -157,7 +157,7 @@ def publish_runs(
     return [*dict.fromkeys(lines)] + [f"left      {left} that are there already"] * bool(left)
 
 
-def _refusal(item: FoundRecord) -> str:
+def _refusal(item: RecordFile) -> str:
     """Why a run may not be published, whatever the others are; empty if it may."""
     record = item.record
     if record.error is not None:
@@ -207,7 +207,7 @@ def _examples_of(record: RunRecord) -> list[str]:
     return [] if record.trial else [EXAMPLES_NAME, *map(also_name, record.also)]
 
 
-def _copy(item: FoundRecord, target: Path, before: RunRecord | None) -> None:
+def _copy(item: RecordFile, target: Path, before: RunRecord | None) -> None:
     """Copies a run to its record's path: files of numbers are written again, so that nothing else is in them."""
     record, folder = item.record, item.path.parent
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ def _copy(item: FoundRecord, target: Path, before: RunRecord | None) -> None:
     write_record(target, record)  # last: a record implies that its examples are complete
 
 
-def _copy_groups(item: FoundRecord, published: Path) -> list[str]:
+def _copy_groups(item: RecordFile, published: Path) -> list[str]:
     """Copies the kinds of a run's test examples, if they are known; returns why not, if they cannot be copied."""
     try:
         known = groups_above(item.path, item.record.identity.task, item.record.data_hashes)
@@ -234,7 +234,7 @@ def _copy_groups(item: FoundRecord, published: Path) -> list[str]:
         return [f"refused   {error}"]
     if known is None:
         return []
-    for text in (*known.ids, *known.groups, *(label for own in known.groups.values() for label in own.labels)):
+    for text in (*known.ids, *known.groups, *(label for of in known.groups.values() for label in of.labels)):
         if len(text) > LONGEST_NAME or "\n" in text:
             task = item.record.identity.task
             return [f"refused   kinds of test examples of {task}: expected names, found text: {text[:40]!r}"]

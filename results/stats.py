@@ -169,9 +169,9 @@ class _Pair:
             weights[key] = weights.get(key, 0.0) + slope**2 / len(arm.scores)
             if key not in known or source is self.lender:
                 known[key] = source
-        several = [(own, weights[key]) for key, own in known.items() if len(own.scores) > 1]
-        parts = [Part(weight * own.variance, own.df or len(own.scores) - 1) for own, weight in several]
-        return parts, sum(weight * own.noise for own, weight in several)
+        several = [(arm, weights[key]) for key, arm in known.items() if len(arm.scores) > 1]
+        parts = [Part(weight * arm.variance, arm.df or len(arm.scores) - 1) for arm, weight in several]
+        return parts, sum(weight * arm.noise for arm, weight in several)
 
     def interval(self, low: float, high: float, p: float) -> Interval:
         """The interval with these ends, and what varies."""
@@ -243,7 +243,7 @@ def measured(
 
 def corrected_signs(intervals: Mapping[str, Interval | None]) -> dict[str, int]:
     """Name -> the sign of its interval, 0 if not beyond noise; Holm's method corrects for all that are compared."""
-    signs, known = dict.fromkeys(intervals, 0), {name: own for name, own in intervals.items() if own}
+    signs, known = dict.fromkeys(intervals, 0), {name: interval for name, interval in intervals.items() if interval}
     for number, name in enumerate(sorted(known, key=lambda name: known[name].p)):
         if known[name].p * (len(known) - number) >= LEVEL:
             break
@@ -266,8 +266,8 @@ def _intervals(pair: _Pair) -> Intervals | None:
         equal = pair.interval(gain, gain, 1.0)
         return Intervals(equal, equal if pair.first.mean < 100 else None)
     t = quantile(1 - LEVEL / 2, df)
-    found = pair.interval(gain - t * error, gain + t * error, two_sided_p(gain / error, df))
-    return Intervals(found, _cut(pair, found, t**2))
+    of_gain = pair.interval(gain - t * error, gain + t * error, two_sided_p(gain / error, df))
+    return Intervals(of_gain, _cut(pair, of_gain, t**2))
 
 
 def _cut(pair: _Pair, gain: Interval, t2: float) -> Interval | None:

@@ -114,7 +114,7 @@ def sweeps_of(runs_dir: Path) -> tuple[list[SweepState], list[str]]:
     manifests, problems = read_manifests(runs_dir)
     collection = collect([runs_dir])
     problems += [finding.text for finding in collection.findings if finding.wrong]
-    records = {record_path(runs_dir, item.record.identity).parent: item.record for item in collection.found}
+    records = {record_path(runs_dir, item.record.identity).parent: item.record for item in collection.files}
     owners = {path.parent: read_lock(path) for path in sorted(runs_dir.rglob(LOCK_NAME))}
     stopped = {path.parent for path in runs_dir.rglob(CHECKPOINT_NAME)} | owners.keys()
 

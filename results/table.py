@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from elmo.common.errors import command_parser, exit_status
 from results.audit import audit
 from results.experiments import load_experiment, only_cells, values_of
-from results.records.collect import Finding, FoundRecord, collect
+from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
 from results.tables.fill import fill, fill_all
 from results.tables.rows import Table
@@ -70,7 +70,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if options.compare:
             experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))
-        table, runs = fill(collection, experiment, runs_dir_of(options)), only_cells(collection, experiment.cells).found
+        table, runs = fill(collection, experiment, runs_dir_of(options)), only_cells(collection, experiment.cells).files
         _print(table, options)
         return _check(table.findings, runs) if options.check else 0
     if options.cells:
@@ -85,7 +85,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         notes = "".join(f"{finding.kind}: {finding.text}\n" for finding in table.findings)
         write(chosen.nothing + notes, sys.stderr if options.format in MACHINE_FORMATS else sys.stdout)
     no_rows = [] if table.rows else ["no rows"]
-    runs = [item for item in chosen.collection.found if not options.data or item.record.identity.data in options.data]
+    runs = [item for item in chosen.collection.files if not options.data or item.record.identity.data in options.data]
     return _check(table.findings, runs, no_rows) if options.check else 0
 
 
@@ -100,11 +100,11 @@ def _print(table: Table, options: argparse.Namespace) -> None:
         write(LAYOUTS[options.format](sheets, notes), sys.stdout)
 
 
-def _check(findings: Sequence[Finding], found: Sequence[FoundRecord], others: Sequence[str] = ()) -> int:
+def _check(findings: Sequence[Finding], records: Sequence[RecordFile], others: Sequence[str] = ()) -> int:
     """Prints why the table cannot be trusted: findings about it, what an audit of its runs finds, and other reasons."""
     kinds = {"failed": "failed run", "empty": "empty cells", "unreadable": "not read", "note": "wrong"}
     wrong = [finding for finding in findings if finding.wrong]
-    wrong += [Finding("note", own.text, wrong=True) for own in audit(found)]
+    wrong += [Finding("note", finding.text, wrong=True) for finding in audit(records)]
     reasons = [*dict.fromkeys(f"{kinds[finding.kind]}: {finding.text}" for finding in wrong), *others]
     for reason in reasons:
         write(f"check: {reason}\n", sys.stderr)

@@ -68,7 +68,7 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
 
 def _shown(figures: Sequence[Figure], name: str) -> str:
     """The HTML that shows the figure of this name; empty if there is none."""
-    return "".join(f"{picture(own, PUBLISHED.as_posix())}\n" for own in figures if own.name == name)
+    return "".join(f"{picture(figure, PUBLISHED.as_posix())}\n" for figure in figures if figure.name == name)
 
 
 def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
@@ -126,17 +126,17 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     """
     texts = load_texts()
     in_order = [Chapter(experiment=HEADLINE), *texts.paper]
-    chapters = {own.experiment: shown_chapter(own, collection, published) for own in in_order}
+    chapters = {chapter.experiment: shown_chapter(chapter, collection, published) for chapter in in_order}
     chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
     # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
     shown = [name for name in chapters if name not in ("", HEADLINE) and not load_experiment(name).by_arm]
     others = _without_runs_of(_without_baselines(table.others), collection, shown)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 
-    def show(found: Sequence[Figure]) -> None:
-        found = [figure for figure in found if figure.name not in figures]  # the paper's Figures 1 and 2 come first
-        figures.update({figure.name: figure for figure in found})
-        blocks.append(" ".join(picture(figure, published.name) for figure in found))
+    def show(drawn: Sequence[Figure]) -> None:
+        drawn = [figure for figure in drawn if figure.name not in figures]  # the paper's Figures 1 and 2 come first
+        figures.update({figure.name: figure for figure in drawn})
+        blocks.append(" ".join(picture(figure, published.name) for figure in drawn))
 
     def show_gains(chapter: Chapter, noted: Table, options: str) -> None:
         blocks.extend(_heading(chapter))
@@ -149,7 +149,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
             blocks.extend([texts.rerun] * (texts.rerun not in blocks))
             blocks.append(rerun_block(noted.rows))
 
-    full_size, mini = ([row for row in table.rows if (row.data == MINI) is own] for own in (False, True))
+    full_size, mini = ([row for row in table.rows if (row.data == MINI) is wanted] for wanted in (False, True))
     for experiment, chapter in chapters.items():
         if experiment == HEADLINE:
             gains = replace(texts.gains, text=table.experiment.note)
@@ -160,7 +160,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
             blocks += chapter.blocks
         blocks.append(chapter.missing)
     if mini:
-        findings = [own for own in table.findings if own.row and own.row[0] == MINI]
+        findings = [finding for finding in table.findings if finding.row and finding.row[0] == MINI]
         of_mini = replace(table, rows=mini, others=[row for row in table.others if row.data == MINI], findings=findings)
         show_gains(texts.demo, of_mini, f"--data {MINI} --notes")
     published_scores = read_toml(Others, "others.toml")
@@ -196,7 +196,7 @@ def main_runs(collection: Collection) -> Collection:
     experiments = filter(None, [HEADLINE, *(chapter.experiment for chapter in load_texts().paper)])
     tasks = {name: {cell.named["task"] for cell in load_experiment(name).cells} for name in experiments}
     others = set().union(*tasks.values()) - tasks[HEADLINE]
-    return replace(collection, found=[item for item in collection.found if item.record.identity.task not in others])
+    return replace(collection, files=[item for item in collection.files if item.record.identity.task not in others])
 
 
 def readme_table(table: Table) -> str:
@@ -232,7 +232,7 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
     (sheet,) = sheets_of(table, wide=True)
-    findings = [own for own in table.findings if own.kind not in ("empty", "seeds")]
+    findings = [finding for finding in table.findings if finding.kind not in ("empty", "seeds")]
     option = f"`python -m results.table --published --experiment {experiment.name} --notes`"
     blocks = [markdown_table(sheet), experiment.note, note_line(replace(table, findings=findings), [sheet], option)]
     return ShownChapter(
@@ -250,7 +250,7 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
 def _figures(kind: str, table: Table) -> Sequence[Figure]:
     if kind == "efficiency":
         looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
-        return [sample_efficiency(own, looks) for own in table_efficiencies(table)]
+        return [sample_efficiency(efficiency, looks) for efficiency in table_efficiencies(table)]
     groups = [(row.title, group) for row in table.rows for group in row.groups]
     figure = layer_map(groups) if kind == "layers" else arm_gains(table)
     return [figure] if figure else []
@@ -258,12 +258,12 @@ def _figures(kind: str, table: Table) -> Sequence[Figure]:
 
 def contents(chapters: Sequence[ShownChapter]) -> str:
     """The list of chapters: how much of each has runs, and its commands."""
-    anchors = [re.sub(r"[^\w -]", "", own.title.lower()).replace(" ", "-") for own in chapters]  # as GitHub makes them
+    anchors = [re.sub(r"[^\w -]", "", one.title.lower()).replace(" ", "-") for one in chapters]  # as GitHub makes them
     columns: list[Column] = [
-        ("", "l", [f"[{own.title}](#{anchor})" for own, anchor in zip(chapters, anchors, strict=True)]),
-        ("cells with runs", "l", [own.filled for own in chapters]),
-        ("runs it", "l", [f"`{own.runs}`" if own.runs else "" for own in chapters]),
-        ("shows it", "l", [f"`{own.shows}`" for own in chapters]),
+        ("", "l", [f"[{one.title}](#{anchor})" for one, anchor in zip(chapters, anchors, strict=True)]),
+        ("cells with runs", "l", [one.filled for one in chapters]),
+        ("runs it", "l", [f"`{one.runs}`" if one.runs else "" for one in chapters]),
+        ("shows it", "l", [f"`{one.shows}`" for one in chapters]),
     ]
     return markdown_table(Sheet("", columns))
 
@@ -281,8 +281,8 @@ def _without_baselines(rows: Sequence[Row]) -> list[Row]:
 def _without_runs_of(rows: Sequence[Row], collection: Collection, experiments: Sequence[str]) -> list[Row]:
     """The rows that have runs of their own, which none of these experiments shows."""
     cells = [cell for name in experiments for cell in load_experiment(name).cells]
-    shown = {item.record.identity.title for item in only_cells(collection, cells).found}
-    return [row for row in rows if any(run.identity.title not in shown for own in _groups(row) for run in own.runs)]
+    shown = {item.record.identity.title for item in only_cells(collection, cells).files}
+    return [row for row in rows if any(run.identity.title not in shown for group in _groups(row) for run in group.runs)]
 
 
 def _groups(row: Row) -> list[Group]:
@@ -306,17 +306,17 @@ def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[s
 
 def speed_sheet(rows: Sequence[Row]) -> Sheet:
     """The epochs until the baseline's best dev score, of both arms; with those of runs that never reach it."""
-    found = {row.title: own for row in rows if (own := speeds(row))}
-    before = [statistics.fmean(speed.best for speed in own) for own in found.values()]
-    after = [statistics.fmean(speed.reached for speed in own) for own in found.values()]
-    never = [str(sum(speed.censored for speed in own) or EMPTY) for own in found.values()]
+    by_row = {row.title: of_row for row in rows if (of_row := speeds(row))}
+    before = [statistics.fmean(speed.best for speed in of_row) for of_row in by_row.values()]
+    after = [statistics.fmean(speed.reached for speed in of_row) for of_row in by_row.values()]
+    never = [str(sum(speed.censored for speed in of_row) or EMPTY) for of_row in by_row.values()]
     first, second = arm_titles(default_pair(), [group for row in rows for group in row.groups]).values()
     columns: list[Column] = [
-        ("task", "l", list(found)),
+        ("task", "l", list(by_row)),
         (f"{first}, its best epoch", "l", [f"{mean:.1f}" for mean in before]),
         (f"{second}, first epoch as good", "l", [f"{mean:.1f}" for mean in after]),
         ("share", "l", [f"{100 * late / early:.0f} %" for early, late in zip(before, after, strict=True)]),
-        ("pairs of runs", "l", [str(len(own)) for own in found.values()]),
+        ("pairs of runs", "l", [str(len(of_row)) for of_row in by_row.values()]),
         ("never as good (last epoch counts)", "l", never),
     ]
     return sheet_of("", columns)
@@ -335,7 +335,7 @@ def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
     ]
     for arm in table.arms:
         groups = [(row.group(arm), name) for row, name in lines]
-        scores = [shown_score(own, own.scores_by("test", name) if own else []) for own, name in groups]
+        scores = [shown_score(of_arm, of_arm.scores_by("test", name) if of_arm else []) for of_arm, name in groups]
         columns.append((titles[arm], "l", scores))
     return sheet_of("", columns)
 
@@ -375,11 +375,11 @@ class Others:
 def anchors_sheet(others: Others) -> Sheet:
     """The scores, a column for each task in the order of the paper's Table 1."""
     systems, names = others.system, load_names().tasks
-    columns: list[Column] = [("", "l", [own.name for own in systems])]
+    columns: list[Column] = [("", "l", [system.name for system in systems])]
     columns += [
-        (names[task].title, "l", [own.scores.get(task, EMPTY) for own in systems]) for task in load_paper().tasks
+        (names[task].title, "l", [system.scores.get(task, EMPTY) for system in systems]) for task in load_paper().tasks
     ]
-    return sheet_of("", [*columns, ("source", "l", [own.source for own in systems])])
+    return sheet_of("", [*columns, ("source", "l", [system.source for system in systems])])
 
 
 def costs_sheet(others: Others) -> Sheet:

@@ -127,10 +127,10 @@ class BiLstmCrf(Head):
         (tokens,) = features
         emissions = self._emissions(tokens)
         paths = self.crf.decode(emissions, tokens.mask)
-        own, given_next = (values.tolist() for values in self.crf.probabilities(emissions, paths, tokens.mask))
+        marginals, given_next = (values.tolist() for values in self.crf.probabilities(emissions, paths, tokens.mask))
         return [
             (tags, [given[i] if tag[0] in "BI" else alone[i] for i, tag in enumerate(tags)])
-            for tags, alone, given in zip(self._named(paths), own, given_next, strict=True)
+            for tags, alone, given in zip(self._named(paths), marginals, given_next, strict=True)
         ]
 
     def _named(self, paths: Sequence[Sequence[int]]) -> list[list[str]]:
@@ -184,7 +184,7 @@ class Ner(Tagging[NerExample, NerSettings]):
         unseen = [[example.words[start:end] not in seen for _, start, end in example.spans] for example in examples]
         entities = Grouping(
             ("every entity in training", "an entity not in training"),
-            [int(any(own)) if own else None for own in unseen],
+            [int(any(of_spans)) if of_spans else None for of_spans in unseen],
             from_train=True,
         )
         return {**super().groups(examples, train), "entities": entities}

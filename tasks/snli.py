@@ -131,9 +131,9 @@ def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_
     return for_premise, for_hypothesis
 
 
-def enhance(own: Tensor, found: Tensor) -> Tensor:
+def enhance(states: Tensor, attended: Tensor) -> Tensor:
     """The local inference of each token, [a; b; a - b; a * b]: (batch, tokens, dim) twice -> (..., 4 * dim)."""
-    return torch.cat([own, found, own - found, own * found], dim=-1)
+    return torch.cat([states, attended, states - attended, states * attended], dim=-1)
 
 
 class Esim(Classifier):
@@ -161,11 +161,11 @@ class Esim(Classifier):
     def _encode(self, texts: Sequence[FeatureBatch]) -> list[Tensor]:
         """[h_k; ELMo_k] of each token of each text, (batch, tokens, 2 * hidden + output_dim)."""
         states = self.encoder.together([(self.input_dropout(text.input), text.lengths) for text in texts])
-        return [torch.cat([own, text.output], dim=-1) for own, text in zip(states, texts, strict=True)]
+        return [torch.cat([state, text.output], dim=-1) for state, text in zip(states, texts, strict=True)]
 
     def _compose(self, texts: Sequence[FeatureBatch], inferences: Sequence[Tensor]) -> list[Tensor]:
         """Mean and maximum over the tokens of each text, (batch, 4 * hidden), from its `enhance`d alignment."""
-        dropped = [self.input_dropout(self.projection(own)) for own in inferences]  # (batch, tokens, hidden) each
+        dropped = [self.input_dropout(self.projection(states)) for states in inferences]  # (batch, tokens, hidden) each
         composed = self.composition.together([(x, text.lengths) for x, text in zip(dropped, texts, strict=True)])
         return [
             torch.cat([masked_mean(states, text.mask), masked_max(states, text.mask)], dim=-1)
@@ -290,7 +290,7 @@ class Pairs(Snli):
 
     def _pair(self, name: str, row: Mapping[str, Any]) -> PairExample:
         words = _Words(PairReader(parses=False))
-        first, second = (words.of(text, None) if isinstance(text := row.get(own), str) else () for own in TEXTS)
+        first, second = (words.of(text, None) if isinstance(text := row.get(key), str) else () for key in TEXTS)
         if not (first and second):
             raise ValueError(f"{name}: expected words in {' and '.join(TEXTS)}, found none. Correct the row")
         return PairExample(name, first, second, str(row["label"]).strip())

@@ -182,7 +182,7 @@ def counted_arguments(spans: Iterable[Span]) -> list[Argument]:
         else:
             last[continued] = [(start, end)]
             pieces.append((continued, last[continued]))
-    return [Argument(label, tuple(own)) for label, own in pieces if label != PREDICATE]
+    return [Argument(label, tuple(parts)) for label, parts in pieces if label != PREDICATE]
 
 
 def kind_of(pos: str) -> str:
@@ -250,8 +250,8 @@ class Srl(Tagging[SrlExample, SrlSettings]):
         tokens = tokens_of(MARKED.sub(rf"{INVISIBLE}\1{INVISIBLE}", text), inner_cuts=False)  # keeps the places
         first, past = tokens.covering(*marks[0].span(1))
         if past - first > 1:
-            found = ", ".join(tokens.words[first:past])
-            raise ValueError(f"expected one token between asterisks, found {past - first}: {found}. Mark one of them")
+            quoted = ", ".join(tokens.words[first:past])
+            raise ValueError(f"expected one token between asterisks, found {past - first}: {quoted}. Mark one of them")
         return SrlExample(f"{name}:{first}", tokens.words, (), tokens.offsets, name, first)
 
     def example_fields(self, example: SrlExample) -> dict[str, Any]:
@@ -276,11 +276,11 @@ class Srl(Tagging[SrlExample, SrlSettings]):
         """By length, casing and the kind of the predicate; sentences without predicates are not scored: of no kind."""
         kinds = [*KINDS.values(), OTHER]
         predicates = Grouping(kinds, [kinds.index(kind_of(example.pos)) for example in examples])
-        found = {**super().groups(examples, train), "predicate": predicates}
+        groupings = {**super().groups(examples, train), "predicate": predicates}
         scored = [example.predicate is not None for example in examples]
         return {
-            name: replace(own, of=[number if counts else None for number, counts in zip(own.of, scored, strict=True)])
-            for name, own in found.items()
+            name: replace(by, of=[number if counts else None for number, counts in zip(by.of, scored, strict=True)])
+            for name, by in groupings.items()
         }
 
     def learn_labels(self, train: Sequence[SrlExample]) -> None:
@@ -305,8 +305,8 @@ class Srl(Tagging[SrlExample, SrlSettings]):
         """The product of the probabilities of each predicted argument's tags, and whether the argument is right."""
         return [
             [
-                (prod(share for place in own.pieces for share in shares[slice(*place)]), own in right)
-                for own in counted_arguments(spans_of(tags))
+                (prod(share for place in argument.pieces for share in shares[slice(*place)]), argument in right)
+                for argument in counted_arguments(spans_of(tags))
                 if example.predicate is not None
             ]
             for example, (tags, shares) in zip(examples, answers, strict=True)

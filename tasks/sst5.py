@@ -126,8 +126,8 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
         ValueError: brackets do not match, a label is not from 0 to 4, or a node contains neither one word nor nodes.
     """
     if not text.lstrip(" \t").startswith("("):
-        found = "a line that begins with no bracket" if text.strip() else "an empty line"
-        raise ValueError(f"expected {SHAPE}, found {found}")
+        problem = "a line that begins with no bracket" if text.strip() else "an empty line"
+        raise ValueError(f"expected {SHAPE}, found {problem}")
     words: list[str] = []
     nodes: list[Node] = []
     path: list[_Open] = []  # from the root to the current node
@@ -137,8 +137,8 @@ def parse_tree(text: str) -> tuple[Sentence, list[Node]]:
             raise ValueError(f"unbalanced brackets: the tree ends before column {column}, expected nothing after it")
         if path and path[-1].label is None and token != ")":
             if token not in DIGITS:
-                found = "a bracket" if token == "(" else excerpt(token)
-                raise ValueError(f"expected a label from {DIGITS[0]} to {DIGITS[-1]} at column {column}, found {found}")
+                what = "a bracket" if token == "(" else excerpt(token)
+                raise ValueError(f"expected a label from {DIGITS[0]} to {DIGITS[-1]} at column {column}, found {what}")
             path[-1].label = int(token)
         elif token == "(":
             if path:

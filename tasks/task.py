@@ -256,8 +256,8 @@ class Task(ABC, Generic[Example, Settings]):
         """
         texts = [self.texts(example) for example in examples]
         return {
-            "length": by_number([sum(map(len, own)) for own in texts], self.length_edges, "tokens"),
-            "casing": by_casing([list(chain.from_iterable(own)) for own in texts]),
+            "length": by_number([sum(map(len, words)) for words in texts], self.length_edges, "tokens"),
+            "casing": by_casing([list(chain.from_iterable(words)) for words in texts]),
         }
 
     def learn_labels(self, train: Sequence[Example]) -> None:
@@ -325,8 +325,8 @@ class Task(ABC, Generic[Example, Settings]):
         metric = self.metrics.get(name, mean_of(name))
         scores = self.score(examples, [prediction for prediction, _ in answers]).examples or [{}] * len(answers)
         return [
-            [(max(shares), metric.is_right(own))] if shares and own.keys() >= set(metric.columns) else []
-            for (_, shares), own in zip(answers, scores, strict=True)
+            [(max(shares), metric.is_right(score))] if shares and score.keys() >= set(metric.columns) else []
+            for (_, shares), score in zip(answers, scores, strict=True)
         ]
 
     def relabelled(

@@ -46,7 +46,7 @@ def words_of_data(folder: Path) -> set[str]:
     Raises:
         InputError: the folder has no dataset, or one cannot be read.
     """
-    words, found = set[str](), list[str]()
+    words, counted = set[str](), list[str]()
     for task, data in product(group_options("task"), group_options("data")):
         try:
             run = typed_folds([f"task={task}", f"data={data}"])[0]  # the splits of any fold have all examples
@@ -57,10 +57,10 @@ def words_of_data(folder: Path) -> set[str]:
         for split in SPLITS:
             for example in source.load(run.task, split).examples:
                 words.update(chain.from_iterable(run.task.texts(example)))
-        found += [f"{task} {data}"] * (not run.data.shipped)
-    if not found:
+        counted += [f"{task} {data}"] * (not run.data.shipped)
+    if not counted:
         raise InputError(f"--data {folder}: expected the files of a dataset, as data_dir of tasks.run, found none")
-    print(f"{len(words):,} words of the data: {', '.join(found)}", file=sys.stderr)
+    print(f"{len(words):,} words of the data: {', '.join(counted)}", file=sys.stderr)
     return words
 
 

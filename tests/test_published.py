@@ -49,7 +49,7 @@ TABLE1 = tomllib.loads((ROOT / "results" / "paper" / f"{HEADLINE}.toml").read_te
 def examples_of(data, task, features):
     """For each seed the scores of its test examples, and one of the records; of plain runs."""
     found = []
-    for item in collect([PUBLISHED / data / task / features]).found:
+    for item in collect([PUBLISHED / data / task / features]).files:
         if not item.record.identity.variant:
             found.append(read_examples(item.path.with_name(EXAMPLES_NAME), item.record.fingerprint))
             record = item.record
@@ -75,7 +75,7 @@ def test_gains_and_errors_removed_agree_about_zero():
     """In every row of the tables, and on every kind of test examples."""
     found = collect([PUBLISHED])
     table = fill_all(found, Selection(headline=load_experiment("table1")))
-    kinds = break_down(table.rows, found.found)[0]
+    kinds = break_down(table.rows, found.files)[0]
     shown = [*table.rows, *table.others, *(kind.row for _, own in kinds for kind in own)]
     both = [(own.interval, own.cut_interval) for own in shown]
     known = [(gain, cut) for gain, cut in both if gain and cut]
@@ -214,10 +214,10 @@ def test_the_commands_of_the_tables_name_the_published_runs():
         if line.startswith("python -m tasks.run "):
             commands.append((shlex.split(line), old))
     records = collect([PUBLISHED])
-    published = {item.record.identity.title for item in records.found}
+    published = {item.record.identity.title for item in records.files}
     promised = set()
     for name in re.findall(r"`python -m tasks.run -m experiment=(\w+)`", page):
-        for item in only_cells(records, load_experiment(name).cells).found:
+        for item in only_cells(records, load_experiment(name).cells).files:
             identity = item.record.identity
             promised.add((identity.data, identity.task, identity.features, identity.seed))
     for words, old in commands:
@@ -232,7 +232,7 @@ def test_the_commands_of_the_tables_name_the_published_runs():
             continue
         config = run_config(compose_config([*overrides, f"features={arms[-1]}", f"seed={seeds[0]}"]))
         assert config.identity.title in published
-    assert promised == {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.found)}
+    assert promised == {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.files)}
 
 
 def printed_sweeps(page):
@@ -257,7 +257,7 @@ def test_every_published_run_has_its_examples_and_nothing_else():
 
 def test_mini_runs_are_of_the_newest_recipes():
     """Full-size runs of an older recipe may stay: tables mark them."""
-    found = [item.record for item in collect([PUBLISHED / "mini"]).found]
+    found = [item.record for item in collect([PUBLISHED / "mini"]).files]
     old = [f"{record.identity.title}: {old_recipe(record)}" for record in found if old_recipe(record)]
     assert found
     assert not old, "A recipe was raised: republish mini (see CONTRIBUTING):\n" + "\n".join(old)
@@ -320,7 +320,7 @@ def test_more_epochs_raise_the_frozen_arm_on_dev_but_not_on_test():
     for row in experiment.rows:
         cells = [cell for cell in experiment.cells if (cell.row, cell.arm) == (row, "frozen")]
         folders = [PUBLISHED / "paper" / cells[0].named["task"] / "elmo"]
-        records = [item.record for item in only_cells(collect(folders), cells).found]
+        records = [item.record for item in only_cells(collect(folders), cells).files]
         assert len(records) == len(experiment.seeds)
         for split in ("dev", "test"):
             means[row.title, split] = statistics.fmean(record.scores[split][record.metric] for record in records)
@@ -337,7 +337,7 @@ def test_published_records_have_every_setting_of_today(task, data, features):
     """A setting that was added without its default in introduced.toml would split old seeds from new ones."""
     now = run_of(f"task={task}", f"features={features}", f"data={data}", "seed=1").resolved
     today = {key for key in settings_of(with_config(make_record(), **now)) if not key.startswith("data.reader")}
-    found = collect(sorted(PUBLISHED.glob(f"*/{task}/{features}"))).found
+    found = collect(sorted(PUBLISHED.glob(f"*/{task}/{features}"))).files
     assert found
     for item in found:
         assert today <= settings_of(item.record).keys(), item.path

@@ -100,8 +100,8 @@ class CharacterEncoder(nn.Module):
         jobs = [partial(encode, slice(start, start + size)) for start in range(0, len(words), size)]
         # With gradients one by one: from threads, torch sums them in an order that changes from call to call.
         in_threads = device.type == "cpu" and not differentiable
-        found = torch.cat(side_by_side(jobs) if in_threads else [job() for job in jobs])
-        return found.index_select(0, upload(np.argsort(by_length), device))
+        vectors = torch.cat(side_by_side(jobs) if in_threads else [job() for job in jobs])
+        return vectors.index_select(0, upload(np.argsort(by_length), device))
 
     def _converted(self, compiled: fast.CompiledBilm) -> fast.EncoderPanels:
         """The weights in the layout of the compiled functions."""

@@ -65,9 +65,9 @@ def check_sentences(sentences: Sequence[Sentence]) -> None:
     """Rejects a string in place of a list of words, and words that are not text."""
     for sentence in sentences:
         if isinstance(sentence, str):  # each character would count as a word
-            found = sentences if isinstance(sentences, str) else sentence
+            wrong = sentences if isinstance(sentences, str) else sentence
             raise InputError(
-                f"expected sentences as lists of words, such as [['The', 'play']], found the text {found[:60]!r}. "
+                f"expected sentences as lists of words, such as [['The', 'play']], found the text {wrong[:60]!r}. "
                 "Split it into words first, for example with .split()"
             )
         for word in sentence:

@@ -163,9 +163,9 @@ def find_weights(weights: Path | str) -> Path:
         # The folder may also contain embeddings in HDF5.
         candidates = [item for item in candidates if "weights" in item.name] or candidates
         if len(candidates) != 1:
-            found = ", ".join(item.name for item in candidates) or "none"
+            file_names = ", ".join(item.name for item in candidates) or "none"
             kinds = " or ".join(WEIGHTS_SUFFIXES)
-            raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {found}")
+            raise InputError(f"{path}: expected exactly one {kinds} file of weights in this folder, found {file_names}")
         return candidates[0]
     if path.suffix not in WEIGHTS_SUFFIXES or not path.is_file():  # reading a pipe would block
         raise InputError(f"{path}: expected a file ending in {', '.join(WEIGHTS_SUFFIXES)}, or a folder with one")
@@ -228,13 +228,13 @@ def _rounded(tensor: Tensor, scale_shape: tuple[int, ...]) -> tuple[Tensor, Tens
 
 
 def _check_shapes(
-    entries: Iterable[Entry], found: Mapping[str, tuple[int, ...]], path: Path, in_steps: Collection[str] = ()
+    entries: Iterable[Entry], stored: Mapping[str, tuple[int, ...]], path: Path, in_steps: Collection[str] = ()
 ) -> None:
     """Rejects a file whose tensors do not match the options, and names the first one.
 
     Args:
         entries: what the options define.
-        found: names and shapes in the file.
+        stored: names and shapes in the file.
         path: the file.
         in_steps: names of tensors that need scales.
     """
@@ -244,9 +244,9 @@ def _check_shapes(
         if item.file_name in in_steps and item.scale_shape is not None:
             expected[item.scale_name] = item.scale_shape
     # Further tensors of the network mean that the options belong to another model.
-    extra = sorted(name for name in found if name.startswith(_OF_THE_NETWORK) and name not in expected)
+    extra = sorted(name for name in stored if name.startswith(_OF_THE_NETWORK) and name not in expected)
     for name in (*expected, *extra):
-        wanted, there = (f"shape {shapes[name]}" if name in shapes else "none" for shapes in (expected, found))
+        wanted, there = (f"shape {shapes[name]}" if name in shapes else "none" for shapes in (expected, stored))
         if wanted != there:
             raise InputError(
                 f"{path}: tensor {name!r}: expected {wanted} by its options, found {there}. Check that options and "
@@ -295,8 +295,8 @@ def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
             if item.file_name in in_steps:
                 read_now[item.scale_name] = scale = read(item.scale_name).float()
                 if (scale <= 0).any():
-                    found = f"{path}: tensor {item.scale_name!r}: expected positive steps, found {scale.min():g}"
-                    raise InputError(f"{found}. The file is damaged; copy it again")
+                    problem = f"{path}: tensor {item.scale_name!r}: expected positive steps, found {scale.min():g}"
+                    raise InputError(f"{problem}. The file is damaged; copy it again")
                 tensor = tensor.float() * scale
             elif not tensor.is_floating_point():
                 raise InputError(

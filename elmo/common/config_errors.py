@@ -46,7 +46,7 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     if several := re.search(r"Ambiguous value for argument '([^'=]+)=([^']+)'", texts[0]):
         key, values = several.groups()
         return f"{key}={values}: expected one value. A list is {key}=[{values}]; a sweep over several needs -m"
-    unknown, located = _found(r"(?:Could not override|Key) '([^']+)'", texts), _found(r"full_key: (\S+)", texts)
+    unknown, located = _named(r"(?:Could not override|Key) '([^']+)'", texts), _named(r"full_key: (\S+)", texts)
     place = _joined(where, located)
     if unset := re.search(r"Environment variable '([^']+)' not found", " ".join(texts)):
         reason = f"expected the environment variable {unset[1]}, found none. Set it: export {unset[1]}=VALUE"
@@ -77,7 +77,7 @@ def explain_options(error: Exception) -> str | None:
     )
 
 
-def _found(pattern: str, texts: Iterable[str]) -> str:
+def _named(pattern: str, texts: Iterable[str]) -> str:
     """What the group of a pattern matches in the first text that has it; empty if none has."""
     return next((match[1] for text in texts if (match := re.search(pattern, text))), "")
 

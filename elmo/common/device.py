@@ -43,10 +43,10 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not available:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""  # as Ray and SLURM do it
         remedy = "request one with hydra.launcher.ray.remote.num_gpus=1, or hydra.launcher.gpus_per_node=1 for slurm"
-        found = (
+        device = (
             f"CUDA_VISIBLE_DEVICES is empty; {remedy}" if hidden else "torch finds no usable GPU here; use cpu or auto"
         )
-        raise InputError(f"device=cuda: {found}")
+        raise InputError(f"device=cuda: {device}")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 

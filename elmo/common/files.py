@@ -74,8 +74,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def left_partials(folder: Path, pattern: str) -> list[Path]:
     """What killed processes have left of files whose names fit a pattern; see `replacing`."""
-    found = folder.glob(f"{pattern}.*.partial")
-    return [path for path in found if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
+    partials = folder.glob(f"{pattern}.*.partial")
+    return [path for path in partials if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
 
 def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
@@ -321,11 +321,11 @@ def states_of(files: Iterable[Path]) -> tuple[FileState, ...]:
     return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 
-def require_same(path: Path, what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def require_same(path: Path, what: str, there: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Raises an InputError that lists the differences unless something was made as it is asked for now."""
-    keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
+    keys = [key for key in sorted({*there, *expected}) if there.get(key) != expected.get(key)]
     if keys:
-        lines = [f"\n  {key:.80}: {found.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
+        lines = [f"\n  {key:.80}: {there.get(key)!r:.200} there, {expected.get(key)!r:.200} asked for" for key in keys]
         raise InputError(
             f"{path}: made with other {what}:{''.join(lines[:MOST_LISTED])}\nDelete it, name another one, or use the "
             "same values."

@@ -48,16 +48,16 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
     saved = path.read_bytes()
     with naming(path, remedy):
         if hashlib.sha256(memoryview(saved)[:-DIGEST_BYTES]).digest() != saved[-DIGEST_BYTES:]:
-            found = "one that is damaged, or of another program" if saved else "an empty file"
-            raise InputError(f"expected a file that this suite wrote, found {found}")
+            problem = "one that is damaged, or of another program" if saved else "an empty file"
+            raise InputError(f"expected a file that this suite wrote, found {problem}")
         try:
             content: dict[str, Any] = torch.load(io.BytesIO(saved), map_location=device, weights_only=True)
         except UnpicklingError as error:
             raise InputError("expected tensors, numbers and texts alone, found code") from error
         for name, kind in parts.items():
             if not isinstance(content.get(name), kind):
-                found = f"a {type(content[name]).__name__}" if name in content else "nothing"
-                raise InputError(f"expected a {kind.__name__} as {name}, found {found}")
+                present = f"a {type(content[name]).__name__}" if name in content else "nothing"
+                raise InputError(f"expected a {kind.__name__} as {name}, found {present}")
     return content
 
 
@@ -70,10 +70,10 @@ def naming(where: Path | str, remedy: str) -> Iterator[None]:
         raise InputError(f"{where}: {error}. {remedy}") from error
 
 
-def check_tensors(found: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
+def check_tensors(tensors: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
     """Raises an InputError unless names, types and shapes are equal: copying would broadcast a tensor of size 1."""
-    for name in sorted(found.keys() | expected.keys()):
-        there, here = (_described(values[name]) if name in values else "none" for values in (found, expected))
+    for name in sorted(tensors.keys() | expected.keys()):
+        there, here = (_described(values[name]) if name in values else "none" for values in (tensors, expected))
         if there != here:
             raise InputError(f"the tensor {name}: expected {here}, found {there}")
 

@@ -79,7 +79,7 @@ def _forward(
     WIDTH: tl.constexpr = GATES * HIDDEN
     ROW: tl.constexpr = WIDTH + PROJECTION
     gates += direction * packed * ROW
-    own = gates + 2 * PROJECTION  # all but the projection and r of a highway LSTM
+    rows = gates + 2 * PROJECTION  # all but the projection and r of a highway LSTM
     by_state += direction * HIDDEN * WIDTH
     own_by_state = by_state + PROJECTION
     bias += direction * WIDTH
@@ -99,11 +99,11 @@ def _forward(
                 within = at < HIDDEN
                 inside = live[:, None] & within[None, :]
                 # The gates before their nonlinearity; `last` is g, or the state's part of n, which r will scale.
-                one = _rows(own, now, at, ROW, inside)
-                two = _rows(own + HIDDEN, now, at, ROW, inside)
-                three = _rows(own + 2 * HIDDEN, now, at, ROW, inside)
+                one = _rows(rows, now, at, ROW, inside)
+                two = _rows(rows + HIDDEN, now, at, ROW, inside)
+                three = _rows(rows + 2 * HIDDEN, now, at, ROW, inside)
                 if GATES >= 4:
-                    last = _rows(own + 3 * HIDDEN, now, at, ROW, inside)
+                    last = _rows(rows + 3 * HIDDEN, now, at, ROW, inside)
                 else:
                     one += tl.load(bias + at, within, other=0.0)[None, :]
                     two += tl.load(bias + HIDDEN + at, within, other=0.0)[None, :]
@@ -138,14 +138,14 @@ def _forward(
                         _put(states, now, at, HIDDEN, inside, state)
                     else:
                         _put(states, now, at, HIDDEN, inside, one * flat)
-                    _put(own + 3 * HIDDEN, now, at, ROW, inside, last)
+                    _put(rows + 3 * HIDDEN, now, at, ROW, inside, last)
                 else:
                     three = _tanh(three + one * last)
                     _put(kept, now, at, HIDDEN, inside, last)
                     _put(states, now, at, HIDDEN, inside, three + two * (before - three))
-                _put(own, now, at, ROW, inside, one)
-                _put(own + HIDDEN, now, at, ROW, inside, two)
-                _put(own + 2 * HIDDEN, now, at, ROW, inside, three)
+                _put(rows, now, at, ROW, inside, one)
+                _put(rows + HIDDEN, now, at, ROW, inside, two)
+                _put(rows + 2 * HIDDEN, now, at, ROW, inside, three)
             tl.debug_barrier()
         earlier = start
 
@@ -175,7 +175,7 @@ def _backward(
     ROW: tl.constexpr = WIDTH + PROJECTION
     grad += direction * packed * HIDDEN
     gates += direction * packed * ROW
-    own = gates + 2 * PROJECTION
+    rows = gates + 2 * PROJECTION
     carried += direction * packed * HIDDEN
     kept += direction * packed * HIDDEN
     weight += direction * WIDTH * HIDDEN
@@ -206,14 +206,14 @@ def _backward(
                         k = deep + tl.arange(0, DEPTH)
                         a = _rows(grad_recurrent, after, k, ROW, continues[:, None] & (k < WIDTH)[None, :])
                         state = _plus(state, a, weight, k, WIDTH, at, HIDDEN, HIDDEN, PRECISION)
-                one = _rows(own, now, at, ROW, inside)
-                two = _rows(own + HIDDEN, now, at, ROW, inside)
-                three = _rows(own + 2 * HIDDEN, now, at, ROW, inside)
+                one = _rows(rows, now, at, ROW, inside)
+                two = _rows(rows + HIDDEN, now, at, ROW, inside)
+                three = _rows(rows + 2 * HIDDEN, now, at, ROW, inside)
                 before = _rows(carried, past, at, HIDDEN, inside & (step > 0))
                 held = _rows(kept, now, at, HIDDEN, inside)
                 if GATES >= 4:
-                    last = _rows(own + 3 * HIDDEN, now, at, ROW, inside)
-                    next_f = _rows(own + 2 * HIDDEN, after, at, ROW, follows)
+                    last = _rows(rows + 3 * HIDDEN, now, at, ROW, inside)
+                    next_f = _rows(rows + 2 * HIDDEN, after, at, ROW, follows)
                     if PROJECTION > 0:
                         highway = _rows(gates + HIDDEN, now, at, ROW, inside)
                         away = one * held - _rows(gates, now, at, ROW, inside)

@@ -86,11 +86,11 @@ class Matched(nn.Module):
         layers = self.source.token_layers(sentences)
         if self._measured is None:
             text = [line.split() for line in self._text.decode().splitlines()]
-            own, trained = (
+            shuffled, trained = (
                 bilm.to(layers.device).token_layers(text).double() for bilm in (self.source, load_bilm(self._weights))
             )  # (layers, tokens, dim)
-            mean = own.mean(dim=1, keepdim=True)  # (layers, 1, dim)
-            self._measured = mean, _mean_length(trained) / _mean_length(own - mean)
+            mean = shuffled.mean(dim=1, keepdim=True)  # (layers, 1, dim)
+            self._measured = mean, _mean_length(trained) / _mean_length(shuffled - mean)
         mean, scale = (measured.to(layers) for measured in self._measured)
         return (layers - mean) * scale
 

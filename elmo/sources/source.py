@@ -63,8 +63,8 @@ def require_source(source: object, name: str) -> FrozenSource:
             f"expected {name} to have widths and token_layers(sentences), found no "
             f"{' and no '.join(missing)}. See elmo.FrozenSource"
         )
-    found = cast(FrozenSource, source)
-    widths: object = found.widths
+    frozen = cast(FrozenSource, source)
+    widths: object = frozen.widths
     numbers = widths if isinstance(widths, Sequence) else ()
     if not numbers or not all(isinstance(width, int) and width > 0 for width in numbers):
         raise InputError(
@@ -73,7 +73,7 @@ def require_source(source: object, name: str) -> FrozenSource:
         )
     if any(max(numbers) % width for width in numbers):
         raise InputError(f"widths of {name}: expected divisors of the largest, found {widths}")
-    return found
+    return frozen
 
 
 def fingerprint_of(source: FrozenSource) -> str:

@@ -42,15 +42,15 @@ def windows_of(lengths: Sequence[int], capacity: int, overlap: int) -> list[rang
         capacity: sub-words of a window.
         overlap: sub-words that a window shares with the one before it, or as many as fit in whole words.
     """
-    found, first = [], 0
+    windows, first = [], 0
     while True:
         last, size = first, 0
         while last < len(lengths) and size + lengths[last] <= capacity:
             size += lengths[last]
             last += 1
-        found.append(range(first, last))
+        windows.append(range(first, last))
         if last == len(lengths):
-            return found
+            return windows
         # The next window has room for at least one more word.
         shared = min(overlap, capacity - lengths[last])
         first += 1
@@ -158,7 +158,7 @@ class Transformer(nn.Module):
     def parameter_groups(self) -> list[list[nn.Parameter]]:
         """The embeddings with all else below the layers, each layer, and with the last one all above it."""
         count = self.model.config.num_hidden_layers
-        stacks = [found for found in self.model.modules() if isinstance(found, nn.ModuleList) and len(found) == count]
+        stacks = [part for part in self.model.modules() if isinstance(part, nn.ModuleList) and len(part) == count]
         if not stacks:  # layers that share their weights, as ALBERT's
             return [list(self.parameters())]
         groups: list[list[nn.Parameter]] = [[] for _ in range(count + 1)]
@@ -174,10 +174,10 @@ class Transformer(nn.Module):
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         if new:
             whole = [word.encode("utf-8", "ignore").decode() for word in new]  # drops halves of surrogate pairs
-            found = self.tokeniser([self._space + word for word in whole], add_special_tokens=False)["input_ids"]
+            pieces = self.tokeniser([self._space + word for word in whole], add_special_tokens=False)["input_ids"]
             # A normaliser may remove all of a word, such as a control character.
             unknown = [self.tokeniser.unk_token_id or 0]
-            self._known |= {word: ids[: self.capacity] or unknown for word, ids in zip(new, found, strict=True)}
+            self._known |= {word: ids[: self.capacity] or unknown for word, ids in zip(new, pieces, strict=True)}
         return [self._known[word] for word in words]
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
@@ -187,9 +187,9 @@ class Transformer(nn.Module):
         if not pieces:
             return torch.zeros(len(self.widths), 0, self.widths[0], device=self.device)
         batches = list(self._batches(pieces))
-        found = torch.cat([self._read(batch) for batch in batches], dim=1)
+        layers = torch.cat([self._read(batch) for batch in batches], dim=1)
         rows = [row for batch in batches for piece in batch for row in piece.rows]
-        return found.index_select(1, torch.tensor(rows, device=self.device).argsort())
+        return layers.index_select(1, torch.tensor(rows, device=self.device).argsort())
 
     def _pieces(self, sentences: Sequence[Sentence]) -> Iterator[_Piece]:
         """The windows of all sentences, each with the words that take their vectors from it."""
@@ -200,14 +200,14 @@ class Transformer(nn.Module):
             windows = windows_of(lengths, self.capacity, self.overlap) if words else []
             owner = owners(lengths, windows)
             for number, window in enumerate(windows):
-                ids, starts, own = list(self.before), [], []
+                ids, starts, whole = list(self.before), [], []
                 for word in window:
                     if owner[word] == number:
-                        own.append(word)
+                        whole.append(word)
                         starts.append(len(ids))
                     ids += words[word]
-                if own:
-                    yield _Piece(ids + self.after, [row + word for word in own], starts, [lengths[i] for i in own])
+                if whole:
+                    yield _Piece(ids + self.after, [row + i for i in whole], starts, [lengths[i] for i in whole])
             row += len(words)
 
     def _batches(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
@@ -239,10 +239,10 @@ class Transformer(nn.Module):
             return layers.index_select(1, torch.tensor(starts, device=self.device))
         counts = [count for piece in batch for count in piece.counts]
         rows = [row for start, count in zip(starts, counts, strict=True) for row in range(start, start + count)]
-        own = layers.index_select(1, torch.tensor(rows, device=self.device))  # the sub-words of words, without marks
+        of_words = layers.index_select(1, torch.tensor(rows, device=self.device))  # of words: without marks
         sizes = torch.tensor(counts, device=self.device)
         word = torch.arange(len(counts), device=self.device).repeat_interleave(sizes, output_size=len(rows))
-        sums = layers.new_zeros(len(layers), len(counts), layers.shape[-1]).index_add(1, word, own)
+        sums = layers.new_zeros(len(layers), len(counts), layers.shape[-1]).index_add(1, word, of_words)
         return sums / sizes[:, None]
 
 
@@ -280,9 +280,9 @@ def files_of(model: str) -> list[Path]:
     from huggingface_hub import snapshot_download
 
     folder = Path(model) if Path(model).is_dir() else Path(snapshot_download(model, local_files_only=True))
-    found = sorted(file for file in folder.iterdir() if file.suffix in FILES and file.is_file())
-    tensors = [file for file in found if file.suffix == ".safetensors"]
-    return [file for file in found if file.suffix != ".bin" or not tensors]
+    files = sorted(file for file in folder.iterdir() if file.suffix in FILES and file.is_file())
+    tensors = [file for file in files if file.suffix == ".safetensors"]
+    return [file for file in files if file.suffix != ".bin" or not tensors]
 
 
 def load_transformer(name: str) -> tuple[Any, Any]:
@@ -339,7 +339,7 @@ def _check(name: str, model: Any, info: Mapping[str, Any], tokeniser: Any) -> No
         f"a {type(tokeniser).__name__}, which is not of the package tokenizers": not tokeniser.is_fast,
         f"a tokeniser of {len(words):,} words for {rows:,} sub-words": not words or max(words) >= rows,
     }
-    if problem := next((text for text, found in problems.items() if found), None):
+    if problem := next((text for text, applies in problems.items() if applies), None):
         raise InputError(
             f"transformer {name}: expected an encoder or a decoder, such as BERT or GPT-2, with the config, weights "
             f"and tokeniser of one model, found {problem}. Copy the model's own files again, or use another model"

@@ -98,15 +98,15 @@ def speeds(row: Row) -> list[Speed]:
     if row.pair is None:
         return []
     first, second = (
-        {(record.identity.seed, record.identity.fold): own for record in group.runs if (own := curve(record))}
+        {(record.identity.seed, record.identity.fold): points for record in group.runs if (points := curve(record))}
         for group in row.pair
     )
-    found = []
+    speeds_of_runs = []
     for run in [run for run in first if run in second]:
         best, score = max(first[run], key=lambda point: point[1])
-        reached = [epoch for epoch, own in second[run] if own >= score]
-        found.append(Speed(best, (reached or [second[run][-1][0]])[0], not reached))
-    return found
+        reached = [epoch for epoch, dev_score in second[run] if dev_score >= score]
+        speeds_of_runs.append(Speed(best, (reached or [second[run][-1][0]])[0], not reached))
+    return speeds_of_runs
 
 
 def convergence(panels: Sequence[Row], arms: drawing.Arms) -> drawing.Figure | None:
@@ -170,7 +170,7 @@ def efficiencies(rows: Sequence[Row]) -> list[Efficiency]:
         if row.record and row.record.limit is None:
             shared = {key: value for key, value in row.settings.items() if key != "train_fraction"}
             by_label[as_label(shared)].append(replace(row, settings=shared))
-    return [own for rows in by_label.values() if (own := efficiency(rows))]
+    return [known for rows in by_label.values() if (known := efficiency(rows))]
 
 
 def efficiency(rows: Sequence[Row]) -> Efficiency | None:
@@ -196,7 +196,7 @@ def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> 
     """Whether the counts have the ratios of the shares: a task may count its whole training set in other units."""
     sizes = [(train_fraction(group.records[0]), counts[id(group)] or 0.0) for group in groups]
     share, most = max(sizes)
-    return all(abs(count - own / share * most) <= 1 for own, count in sizes)
+    return all(abs(count - share_of_data / share * most) <= 1 for share_of_data, count in sizes)
 
 
 def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
@@ -292,8 +292,8 @@ def class_metric(groups: Sequence[Group]) -> str:
 def class_runs(group: Group, metric: str) -> dict[str, list[float]]:
     """Class -> the score of each seed in percent, for classes that all seeds have."""
     runs = [_classes(record) for record in group.records]
-    found = {name: [_number(run.get(name, {}).get(metric)) for run in runs] for name in runs[0]}
-    known = {name: [score for score in scores if score is not None] for name, scores in found.items()}
+    by_class = {name: [_number(run.get(name, {}).get(metric)) for run in runs] for name in runs[0]}
+    known = {name: [score for score in scores if score is not None] for name, scores in by_class.items()}
     return {name: scores for name, scores in known.items() if len(scores) == len(runs)}
 
 
@@ -371,13 +371,13 @@ def layer_name(index: int, layers: int) -> str:
 def mixes(group: Group) -> dict[str, tuple[list[list[float]], float]]:
     """Placement -> (for each run the weights, bottom layer first; mean gamma), where all runs have as many layers."""
     places = dict.fromkeys(place for record in group.runs for place in record.mixes)
-    found = {}
+    by_place = {}
     for place in places:
-        own = [record.mixes[place] for record in group.runs if place in record.mixes]
-        if own[0].weights and len({len(mix.weights) for mix in own}) == 1:
-            gamma = statistics.fmean(mix.gamma for mix in own)
-            found[place] = ([list(mix.weights) for mix in own], gamma)
-    return found
+        of_runs = [record.mixes[place] for record in group.runs if place in record.mixes]
+        if of_runs[0].weights and len({len(mix.weights) for mix in of_runs}) == 1:
+            gamma = statistics.fmean(mix.gamma for mix in of_runs)
+            by_place[place] = ([list(mix.weights) for mix in of_runs], gamma)
+    return by_place
 
 
 def layer_map(

@@ -311,7 +311,7 @@ def arm_gains(table: Table) -> drawing.Figure | None:
         signs = corrected_signs({arm: row.interval for arm, row in rows.items()})
         for arm, row in rows.items():
             cells[arm].append(_cell(table, line, row, arm, signs[arm]))
-    shown = [arm for arm, own in cells.items() if any(cell.words for cell in own)]
+    shown = [arm for arm, of_arm in cells.items() if any(cell.words for cell in of_arm)]
     shown.sort(key=lambda arm: experiment.costs[arm].milliseconds if arm in experiment.costs else float("inf"))
     lanes = {table.titles[arm]: cells[arm] for arm in shown}
     costs = {
@@ -329,8 +329,8 @@ def arm_gains(table: Table) -> drawing.Figure | None:
     height, marks = _lanes_by_task(lanes, costs, tasks, below)
     numbers = [
         f"{name} ({costs.get(name, 'cost not measured')}): "
-        f"{'; '.join(f'{task} {cell.words}' for task, cell in zip(tasks, own, strict=True) if cell.words)}."
-        for name, own in lanes.items()
+        f"{'; '.join(f'{task} {cell.words}' for task, cell in zip(tasks, of_arm, strict=True) if cell.words)}."
+        for name, of_arm in lanes.items()
     ]
     title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
     text = " ".join([*numbers, "What is not listed was not run.", *below])
@@ -345,7 +345,7 @@ def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
     ours, interval, published = compared.error_cut, compared.cut_interval, None
     if arm in line.spec.same_baseline:
         published = relative_error_cut(line.printed[table.compared[0]], line.printed[arm])
-    few_seeds = any(own and own.few_seeds for own in (first, group))
+    few_seeds = any(runs_of_arm and runs_of_arm.few_seeds for runs_of_arm in (first, group))
     marks = MARK * few_seeds + WARNED * bool(group and group.warnings)
     between = shown_interval(interval, sign="-").removesuffix(MARK)
     words = [] if ours is None else [f"{ours:.1f} %{marks}" + f" ({between})" * bool(between)]
@@ -363,10 +363,10 @@ def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
 def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> list[str]:
     groups = [group for line in lines for group in line.groups]
     notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
-    recipes = {f"{line.title} ({own.old_recipe})": None for line in lines for own in line.groups if own.old_recipe}
+    recipes = {f"{line.title} ({arm.old_recipe})": None for line in lines for arm in line.groups if arm.old_recipe}
     notes += [f"Older recipes than the task's: {', '.join(recipes)}."] * bool(recipes)
     notes += sorted(
-        {f"{WARNED} {table.titles[own.features]}: {text.rstrip('.')}." for own in groups for text in own.warnings}
+        {f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings}
     )
     return [*notes, *([f"Without runs: {', '.join(missing)}."] if missing else [])]
 
@@ -375,7 +375,7 @@ def _lanes_by_task(
     lanes: Mapping[str, Sequence[_Cell]], costs: Mapping[str, str], tasks: Sequence[str], below: Sequence[str]
 ) -> tuple[float, list[drawing.Mark]]:
     """Height and marks: a lane for each arm, and a plot for each task, all on one scale."""
-    cells = [cell for own in lanes.values() for cell in own]
+    cells = [cell for lane in lanes.values() for cell in lane]
     kinds = [
         ("ours, 95 % interval", "blue", "interval", any(cell.sign for cell in cells)),
         ("not beyond noise", "grey", "interval", any(cell.ours is not None and not cell.sign for cell in cells)),
@@ -396,12 +396,12 @@ def _lanes_by_task(
         for i, line in enumerate(reversed(heading)):
             marks.append(drawing.Label(scale.start, top - 8 - 14 * i, line, "ink", 11, bold=True))
         marks += drawing.vertical_ticks(scale, top, bottom)
-    for number, (name, own) in enumerate(lanes.items()):
+    for number, (name, lane) in enumerate(lanes.items()):
         y = top + drawing.LANE_HEIGHT * number
         marks.append(drawing.ChartLine([(8, y), (TABLE_WIDTH - 8, y)], "grid", 1))
         marks.append(drawing.Label(8, y + 16, drawing.fitted(name, NAMES_WIDTH - 8, 13), "ink", 13, bold=True))
         marks.append(drawing.Label(8, y + 30, costs.get(name, "not measured"), "muted", 11))
-        for task, cell, scale in zip(tasks, own, scales, strict=True):
+        for task, cell, scale in zip(tasks, lane, scales, strict=True):
             marks += _cell_marks(cell, scale, y, f"{name}, {task}: {cell.words}")
     marks.append(drawing.Label((NAMES_WIDTH + TABLE_WIDTH) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     empty = ["Empty: the experiment has no such runs."] * any(not cell.label for cell in cells)

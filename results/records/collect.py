@@ -38,7 +38,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class FoundRecord:
+class RecordFile:
     """A record and the file it was read from."""
 
     path: Path
@@ -54,30 +54,30 @@ class FoundRecord:
 class Collection:
     """All records below some folders, and the findings about them."""
 
-    found: Sequence[FoundRecord]
+    files: Sequence[RecordFile]
     findings: Sequence[Finding]
 
 
 def collect(folders: Iterable[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
-    found: list[FoundRecord] = []
+    records: list[RecordFile] = []
     findings: list[Finding] = []
     paths = (path for folder in folders for path in folder.rglob(RECORD_NAME) if not path.is_dir())
     files = {os.path.realpath(path): path for path in paths}  # folders may overlap
     for path in sorted(files.values()):
         try:
-            found.append(FoundRecord(path, read_record(path)))
+            records.append(RecordFile(path, read_record(path)))
         except RecordUnreadable as error:
             findings.append(Finding("unreadable", str(error), wrong=True))
         except OSError as error:
             findings.append(Finding("unreadable", f"{path}: {error.strerror}", wrong=True))
-    return Collection(_without_copies(found, findings), findings)
+    return Collection(_without_copies(records, findings), findings)
 
 
-def _without_copies(found: Sequence[FoundRecord], findings: list[Finding]) -> list[FoundRecord]:
+def _without_copies(records: Sequence[RecordFile], findings: list[Finding]) -> list[RecordFile]:
     """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
-    kept: dict[tuple[Path, str], FoundRecord] = {}
-    for item in found:
+    kept: dict[tuple[Path, str], RecordFile] = {}
+    for item in records:
         key = (record_path(Path(), item.record.identity), item.record.fingerprint)  # 1 and "1" name one run
         other = kept.setdefault(key, item)
         if other is item or item.record.status != "finished":
@@ -132,7 +132,7 @@ def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredR
             alone.append(run)
         else:
             sets[run.record.identity.seed, run.record.folds, _all_but_fold(run.record)].append(run)
-    return [*kept, *(_joined(own) for runs in sets.values() for own in _sets(runs))], alone
+    return [*kept, *(_joined(fold_set) for runs in sets.values() for fold_set in _sets(runs))], alone
 
 
 def all_folds(count: int) -> str:
@@ -178,14 +178,14 @@ def _joined(runs: Sequence[ScoredRun]) -> ScoredRun:
 def _examples(runs: Sequence[ScoredRun]) -> list[Example]:
     """The examples of all runs, each with its fold if there are several: intervals leave out whole folds."""
     numbers = [{FOLD: run.record.identity.fold or 0} if len(runs) > 1 else {} for run in runs]
-    return [{**example, **own} for run, own in zip(runs, numbers, strict=True) for example in run.examples or ()]
+    return [{**example, **ids} for run, ids in zip(runs, numbers, strict=True) for example in run.examples or ()]
 
 
 def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:
     """The test metrics of a run that these examples determine."""
     declared = {name: record.metrics.get(name) or mean_of(name) for name in record.scores["test"]}
-    found = {name: metric.of_examples(examples) for name, metric in declared.items()}
-    return {name: score for name, score in found.items() if score is not None}
+    scores = {name: metric.of_examples(examples) for name, metric in declared.items()}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def _all_but_fold(record: RunRecord) -> str:

@@ -106,11 +106,11 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
 
 
 def _check_fingerprint(path: Path, content: object, fingerprint: str, remedy: str) -> None:
-    found = content.get("fingerprint") if isinstance(content, dict) else None
-    if found != fingerprint:
+    written = content.get("fingerprint") if isinstance(content, dict) else None
+    if written != fingerprint:
         raise ExamplesUnreadable(
             f"{path}: expected the fingerprint of the record next to it, {fingerprint[:12]}, "
-            f"found {str(found)[:12]}; {remedy}"
+            f"found {str(written)[:12]}; {remedy}"
         )
 
 
@@ -145,7 +145,7 @@ def write_confidences(path: Path, fingerprint: str, judged: Mapping[str, Sequenc
         judged: Split -> for each example, the probability of each part of its prediction and whether it is right.
     """
     lines = (
-        {"split": split, "examples": [[[round(share, DIGITS), int(right)] for share, right in own] for own in examples]}
+        {"split": split, "examples": [[[round(share, DIGITS), int(right)] for share, right in row] for row in examples]}
         for split, examples in judged.items()
     )
     _write_lines(path, fingerprint, lines)
@@ -225,7 +225,7 @@ class KnownExamples:
 
     def groups_with(self, train: str) -> dict[str, Grouping]:
         """The kinds that hold where these are the training files."""
-        return {name: own for name, own in self.groups.items() if self.train == train or not own.from_train}
+        return {name: by for name, by in self.groups.items() if self.train == train or not by.from_train}
 
 
 def groups_path(runs_dir: Path, task: str, test: str) -> Path:
@@ -266,9 +266,9 @@ def read_groups(path: Path) -> KnownExamples:
     """
     try:
         known: KnownExamples = decode(KnownExamples, read_json(path))
-        for name, own in known.groups.items():
-            if len(own.of) != len(known.ids):
-                raise ValueError(f"groups.{name}.of: expected {len(known.ids)} numbers, found {len(own.of)}")
+        for name, grouping in known.groups.items():
+            if len(grouping.of) != len(known.ids):
+                raise ValueError(f"groups.{name}.of: expected {len(known.ids)} numbers, found {len(grouping.of)}")
     except (OSError, ValueError) as error:
         raise GroupsUnreadable(f"{path}: expected kinds of test examples, found: {error}. Delete the file") from error
     return known

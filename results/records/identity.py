@@ -210,8 +210,8 @@ def shown(value: object) -> str:
 
 def same_value(key: str, typed: str, value: object) -> bool:
     """Whether the value of a setting in a record, or another typed one, is what was typed for it."""
-    found = _normal(f"[{','.join(map(_text, value))}]" if isinstance(value, list) else _text(value))
-    return found in (_normal(typed), _normal(recorded(key, typed.strip("'\""))))
+    normal = _normal(f"[{','.join(map(_text, value))}]" if isinstance(value, list) else _text(value))
+    return normal in (_normal(typed), _normal(recorded(key, typed.strip("'\""))))
 
 
 def _text(value: object) -> str:

@@ -56,11 +56,11 @@ class Metric:
             sums: Column -> its sum over the examples.
             count: The number of examples.
         """
-        found = []
+        scores = []
         for term in self.terms:
             ratios = [_divided(_weighted(r.sum, sums), _weighted(r.over, sums) if r.over else count) for r in term]
-            found.append(ratios[0] if len(ratios) == 1 else _divided(2 * ratios[0] * ratios[1], ratios[0] + ratios[1]))
-        return sum(found) / len(found)
+            scores.append(ratios[0] if len(ratios) == 1 else _divided(2 * ratios[0] * ratios[1], ratios[0] + ratios[1]))
+        return sum(scores) / len(scores)
 
     def is_right(self, example: Mapping[str, float]) -> bool:
         """Whether nothing can be added to the score of one example; also where there is nothing to find and none found.

@@ -167,7 +167,7 @@ class RunRecord:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        further = {f"also.{name}": own.scores for name, own in self.also.items()}
+        further = {f"also.{name}": result.scores for name, result in self.also.items()}
         for split, metrics in {**self.scores, **further}.items():
             for name, score in metrics.items():
                 if not math.isfinite(score):
@@ -208,8 +208,8 @@ class RunRecord:
     @property
     def recipe(self) -> int:
         """The version of the task's recipe."""
-        found = looked_up(self.fingerprinted, "recipes.task")
-        return found if isinstance(found, int) else 1
+        version = looked_up(self.fingerprinted, "recipes.task")
+        return version if isinstance(version, int) else 1
 
     def settings(self, group: str) -> Mapping[str, object]:
         """The part of the config under this key, such as "features"; empty if there is none."""
@@ -234,14 +234,14 @@ class RunRecord:
         """What the parts of the features declare about their sources, such as test data that they were trained on."""
         parts = self.settings("features")
         every = [*parts.values(), *mapping_of(parts.get("frozen")).values()]
-        found = [mapping_of(part).get("warning") for part in every]
-        return [text for text in found if isinstance(text, str) and text]
+        texts = [mapping_of(part).get("warning") for part in every]
+        return [text for text in texts if isinstance(text, str) and text]
 
     @property
     def data_warnings(self) -> list[str]:
         """What the run found wrong with its data: counts, texts in two splits, labels."""
-        found = [mapping_of(own).get("warnings") for own in self.data.values()]
-        return [text for own in found if isinstance(own, list) for text in own if isinstance(text, str)]
+        by_split = [mapping_of(split).get("warnings") for split in self.data.values()]
+        return [text for texts in by_split if isinstance(texts, list) for text in texts if isinstance(text, str)]
 
     @property
     def limited(self) -> bool:
@@ -255,8 +255,8 @@ class RunRecord:
     @property
     def confusion(self) -> tuple[list[str], list[list[float]]] | None:
         """The classes, and the counts of test examples by gold and predicted class; None where there are none."""
-        found = mapping_of(self.details.get("confusion"))
-        names, counts = found.get("labels"), found.get("gold_by_predicted")
+        table = mapping_of(self.details.get("confusion"))
+        names, counts = table.get("labels"), table.get("gold_by_predicted")
         if not isinstance(names, list) or not isinstance(counts, list) or not names or len(counts) != len(names):
             return None
         if not all(isinstance(row, list) and len(row) == len(names) and all(map(is_number, row)) for row in counts):
@@ -363,11 +363,11 @@ def read_record(path: Path) -> RunRecord:
         record: RunRecord = decode(RunRecord, content)
     except ValueError as error:
         raise RecordUnreadable(f"{path}: not a run record: {error}. {remedy}") from error
-    found = content.get("fingerprint") if isinstance(content, dict) else None
-    if found != record.fingerprint:
+    written = content.get("fingerprint") if isinstance(content, dict) else None
+    if written != record.fingerprint:
         raise RecordUnreadable(
             f"{path}: fingerprint: expected {record.fingerprint}, the hash of `identity` and `fingerprinted`, "
-            f"found {found!r:.80}; was it edited by hand? {remedy}"
+            f"found {written!r:.80}; was it edited by hand? {remedy}"
         )
     return record
 
@@ -389,8 +389,8 @@ class Introduced:
 @cache
 def first_defaults() -> dict[str, object]:
     """Key of a setting that was added after the first records -> its default at that time."""
-    found = read_toml(Introduced, "introduced.toml")
-    return {**dict.fromkeys(found.null), **found.values}
+    introduced = read_toml(Introduced, "introduced.toml")
+    return {**dict.fromkeys(introduced.null), **introduced.values}
 
 
 def settings_of(record: RunRecord) -> dict[str, object]:
@@ -407,7 +407,7 @@ def settings_of(record: RunRecord) -> dict[str, object]:
 
 def contents_of(record: RunRecord) -> dict[str, str]:
     """Name -> hash of what the run read apart from its settings and data; those of the fingerprint cover the data."""
-    return {name: found for name, found in record.inputs.items() if name != "settings" and not name.startswith("data.")}
+    return {name: value for name, value in record.inputs.items() if name != "settings" and not name.startswith("data.")}
 
 
 def _is_free(key: str, value: object) -> bool:

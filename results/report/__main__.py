@@ -56,7 +56,7 @@ def _write_report(options: argparse.Namespace) -> int:
     if options.experiment:
         collection = only_cells(chosen.collection, load_experiment(options.experiment).cells)
         chosen = replace(chosen, collection=collection, experiment=options.experiment)
-    summary, records = fill_all(chosen.collection, chosen.selection), chosen.collection.found
+    summary, records = fill_all(chosen.collection, chosen.selection), chosen.collection.files
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:

@@ -15,7 +15,7 @@ from results import names
 from results.experiments import Experiment
 from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch
 from results.figures.errors_removed import arm_gains
-from results.records.collect import Finding, FoundRecord
+from results.records.collect import Finding, RecordFile
 from results.records.record import RunRecord
 from results.report.parts import CHARTS, TaskBlock, layer_experiments
 from results.tables.fill import commands_of, commit_of, typed_sweep
@@ -43,7 +43,7 @@ class PageInfo:
 
     made_at: str
     folders: Sequence[Path]
-    records: Sequence[FoundRecord]
+    records: Sequence[RecordFile]
     out: Path
 
     @cached_property
@@ -273,7 +273,7 @@ def _task(blocks: Mapping[str, TaskBlock]) -> str:
     return f'<section class="task" {_words(*panels)}><h2>{title}</h2>{shown}</section>'
 
 
-def _failures(failed: Sequence[FoundRecord]) -> str:
+def _failures(failed: Sequence[RecordFile]) -> str:
     """The error and the last lines of the traceback of each failed run."""
     cards = []
     for item in failed:
@@ -300,7 +300,7 @@ def _findings(findings: Sequence[Finding]) -> str:
 
 def _runs(about: PageInfo) -> str:
     """The runs by data and task, each with a line: its score, its cost, what it ran on, and its record."""
-    rows: dict[tuple[str, str], list[FoundRecord]] = {}
+    rows: dict[tuple[str, str], list[RecordFile]] = {}
     for item in about.records:
         rows.setdefault(item.record.identity.row, []).append(item)
     shown = ""
@@ -311,7 +311,7 @@ def _runs(about: PageInfo) -> str:
     return shown
 
 
-def _run_line(item: FoundRecord) -> str:
+def _run_line(item: RecordFile) -> str:
     record, environment = item.record, item.record.environment
     facts = [duration(record.seconds)] if record.seconds is not None else []
     facts += [f"{record.peak_memory_mb:,.0f} MB"] if record.peak_memory_mb is not None else []

@@ -10,7 +10,7 @@ from results.figures import charts
 from results.figures.charts import Efficiency, efficiencies, efficiency
 from results.figures.drawing import Arms, Figure, arms_of, titled
 from results.figures.errors_removed import errors_removed
-from results.records.collect import Collection, FoundRecord
+from results.records.collect import Collection, RecordFile
 from results.records.typed_json import read_toml
 from results.tables.fill import fill
 from results.tables.rows import MINI, Row, Table
@@ -90,7 +90,7 @@ class TaskBlock:
 
 
 def blocks_of(
-    summary: Table, known_sizes: Sequence[Efficiency] = (), records: Sequence[FoundRecord] = ()
+    summary: Table, known_sizes: Sequence[Efficiency] = (), records: Sequence[RecordFile] = ()
 ) -> list[TaskBlock]:
     """All blocks, in the order of the table.
 
@@ -108,7 +108,7 @@ def blocks_of(
             with_titles = titled(arms, panel.groups)
             of_panel, missing = break_down([panel] if records else [], records)
             shown = [*_charts(panel, with_titles), *of_row]
-            shown += [("kinds", charts.kind_gains(own, kinds, with_titles)) for own, kinds in of_panel]
+            shown += [("kinds", charts.kind_gains(row, kinds, with_titles)) for row, kinds in of_panel]
             old = "; ".join(with_titles[group.features].title for group in panel.groups if group.old_recipe)
             notes = [*missing, *([f"Of an older recipe of the task: {old}."] if old else [])]
             blocks.append(TaskBlock(panel, shown, notes))

@@ -20,7 +20,7 @@ from results.experiments import (
     runs_of_cells,
     values_of,
 )
-from results.records.collect import Collection, Finding, FoundRecord, ScoredRun, all_folds, join_folds
+from results.records.collect import Collection, Finding, RecordFile, ScoredRun, all_folds, join_folds
 from results.records.example_scores import Example, ExamplesUnreadable, read_examples
 from results.records.identity import (
     EXAMPLES_NAME,
@@ -75,7 +75,7 @@ class _RowRuns:
     """A row to fill, its records by arm, and the settings in which its arms differ on purpose."""
 
     row: Row
-    records: dict[str, list[FoundRecord]]
+    records: dict[str, list[RecordFile]]
     wanted: Set[str]
 
 
@@ -87,20 +87,20 @@ def fill(collection: Collection, experiment: Experiment, where: Sequence[str] = 
         experiment: The experiment, or what was chosen of it.
         where: Words of this command that say where the runs are.
     """
-    filled = list(zip(experiment.cells, runs_of_cells(collection.found, experiment.cells), strict=True))
-    by_row: dict[tuple[object, ...], list[tuple[Cell, list[FoundRecord]]]] = defaultdict(list)
-    for cell, found in filled:
-        by_row[id(cell.row), *cell.extra_overrides].append((cell, found))  # two rows may show the same runs
+    filled = list(zip(experiment.cells, runs_of_cells(collection.files, experiment.cells), strict=True))
+    by_row: dict[tuple[object, ...], list[tuple[Cell, list[RecordFile]]]] = defaultdict(list)
+    for cell, items in filled:
+        by_row[id(cell.row), *cell.extra_overrides].append((cell, items))  # two rows may show the same runs
     shown_keys = {cell.identity.row for cell, _ in filled}
     findings = [finding for finding in collection.findings if finding.row is None or finding.row in shown_keys]
-    rows, others, lenders = list[Row](), list[Row](), _Lenders(collection.found)
+    rows, others, lenders = list[Row](), list[Row](), _Lenders(collection.files)
     for cells in by_row.values():
         cell = cells[0][0]
-        records: dict[str, list[FoundRecord]] = {}
-        for own, found in cells:
-            records.setdefault(own.arm, []).extend(found)
+        records: dict[str, list[RecordFile]] = {}
+        for arm_cell, items in cells:
+            records.setdefault(arm_cell.arm, []).extend(items)
         name = " ".join([cell.row.title or _default_title(cell), *cell.extra_overrides])
-        wanted = {key for own, _ in cells for key in own.identity.variant}
+        wanted = {key for arm_cell, _ in cells for key in arm_cell.identity.variant}
         paper = _known_scores(cell.identity.row, cell.row, cell.settings)
         row = Row(*cell.identity.row, (), spec=cell.row, name=name, paper=paper, compared=experiment.compared)
         main, *unlike = _filled([_RowRuns(row, records, wanted)], experiment, findings, lenders)
@@ -112,12 +112,13 @@ def fill(collection: Collection, experiment: Experiment, where: Sequence[str] = 
 
 def fill_all(collection: Collection, selection: Selection) -> Table:
     """The table of all records, its rows in the paper's order."""
-    findings = [own for own in collection.findings if not selection.data or not own.row or own.row[0] in selection.data]
-    by_key: dict[tuple[str, str], list[FoundRecord]] = defaultdict(list)
+    data = selection.data
+    findings = [one for one in collection.findings if not data or not one.row or one.row[0] in data]
+    by_key: dict[tuple[str, str], list[RecordFile]] = defaultdict(list)
     limited = trials = 0
-    for item in collection.found:
+    for item in collection.files:
         record = item.record
-        if selection.data and record.identity.data not in selection.data:
+        if data and record.identity.data not in data:
             continue
         if record.trial:
             trials += 1
@@ -133,20 +134,20 @@ def fill_all(collection: Collection, selection: Selection) -> Table:
     }
     findings += [Finding("note", text, wrong=False) for text, count in left_out.items() if count]
     keys = sorted(by_key, key=_row_order)
-    runs = {key: _rows_of_records(key, by_key[key], selection, collection.found) for key in keys}
-    experiment = _experiment_of([own for rows in runs.values() for own in rows], selection)
-    rows, others, lenders = list[Row](), list[Row](), _Lenders(collection.found)
+    runs = {key: _rows_of_records(key, by_key[key], selection, collection.files) for key in keys}
+    experiment = _experiment_of([row_runs for rows in runs.values() for row_runs in rows], selection)
+    rows, others, lenders = list[Row](), list[Row](), _Lenders(collection.files)
     for key in keys:
-        found = _filled(runs[key], experiment, findings, lenders)
-        paired = [row for row in found if row.pair and all(map(row.group, row.compared)) and not row.groups[0].partial]
-        first = [row for row in found if not row.settings] or paired or found
+        filled = _filled(runs[key], experiment, findings, lenders)
+        paired = [row for row in filled if row.pair and all(map(row.group, row.compared)) and not row.groups[0].partial]
+        first = [row for row in filled if not row.settings] or paired or filled
         rows += first
-        others += [row for row in found if row not in first]
+        others += [row for row in filled if row not in first]
         for arm in selection.compared:
             if lacking := [row.title for row in first if not (row.group(arm) or row.matched)]:
                 findings.append(Finding("empty", f"{'; '.join(lacking)}: no runs of {arm}", wrong=True, row=key))
     arms = _headline_settings(selection.headline) if selection.headline else {}
-    main_arms = {key: value for own in arms.values() for key, value in own.items()}
+    main_arms = {key: value for settings in arms.values() for key, value in settings.items()}
     return Table(experiment, rows, others, list(dict.fromkeys(findings)), main_arms=main_arms)
 
 
@@ -159,24 +160,24 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
 
 def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment:
     """The experiment whose rows and arms are those of the records."""
-    found = {arm for own in runs for arm in own.records} | set(selection.compared)
+    used = {arm for row_runs in runs for arm in row_runs.records} | set(selection.compared)
     arms = sorted(
-        found,
+        used,
         key=lambda arm: (names.sort_key(arm, selection.compared)[0], names.sort_key(arm, names.load_names().arms)),
     )
-    full_size = any(own.row.data != MINI for own in runs)
+    full_size = any(row_runs.row.data != MINI for row_runs in runs)
     return Experiment(
         title="Test scores",
         seeds=[],
         arms={arm: [f"features={arm}"] for arm in arms},
-        rows=[own.row.spec for own in runs],
+        rows=[row_runs.row.spec for row_runs in runs],
         compare=selection.compared,
         note=selection.headline.note if selection.headline and full_size else "",
     )
 
 
 def _rows_of_records(
-    key: tuple[str, str], found: Sequence[FoundRecord], selection: Selection, all_found: Sequence[FoundRecord]
+    key: tuple[str, str], items: Sequence[RecordFile], selection: Selection, everything: Sequence[RecordFile]
 ) -> list[_RowRuns]:
     """The rows of a task on a data set, one for each choice of settings, plain runs first.
 
@@ -187,24 +188,26 @@ def _rows_of_records(
     data, task = key
     headline = selection.headline if data != MINI else None
     file_rows = [row.overrides for row in headline.rows] if headline else []
-    typed = next((own for own in file_rows if {f"task={task}", f"data={data}"} <= set(own)), [])
+    typed = next((overrides for overrides in file_rows if {f"task={task}", f"data={data}"} <= set(overrides)), [])
     wanted = _headline_settings(headline, typed) if headline else {}
-    defaults = {own for item in all_found for own in _defaults(item.record, wanted) if own[0].startswith("features.")}
-    placed = [(item, *_placed(item.record, selection.compared, wanted, defaults)) for item in found]
-    whole = [own for own in placed if own[0].record.status == "finished" and not is_partial(own[0].record)]
+    defaults = {
+        pair for item in everything for pair in _defaults(item.record, wanted) if pair[0].startswith("features.")
+    }
+    placed = [(item, *_placed(item.record, selection.compared, wanted, defaults)) for item in items]
+    whole = [one for one in placed if one[0].record.status == "finished" and not is_partial(one[0].record)]
     complete = [
-        {as_label(settings) for item, own, settings in whole if own == arm and not _unlike(item.record, values)}
+        {as_label(settings) for item, its_arm, settings in whole if its_arm == arm and not _unlike(item.record, values)}
         for arm, values in wanted.items()
     ]
     named = {name: values[0] for name, values in map(values_of, typed) if name not in NAMED}
     if headline and complete and not set.intersection(*complete):
-        placed = [(item, *_placed(item.record, selection.compared, {}, set())) for item in found]
-        instead = dict(sorted({own for item in found for own in _defaults(item.record, wanted)}))
-        of_arms = [name for own in _headline_settings(headline).values() for name in own]
+        placed = [(item, *_placed(item.record, selection.compared, {}, set())) for item in items]
+        instead = dict(sorted({pair for item in items for pair in _defaults(item.record, wanted)}))
+        of_arms = [name for values in _headline_settings(headline).values() for name in values]
         named = {name: instead[name] for name in of_arms if name in instead}
     rows: dict[str, _RowRuns] = {}
     asked = {name for arm in selection.compared for name in arm_settings(arm)[1]}
-    for item, arm, settings in sorted(placed, key=lambda own: as_label(own[2])):
+    for item, arm, settings in sorted(placed, key=lambda one: as_label(one[2])):
         spec = ExperimentRow([f"task={task}", f"data={data}", *(f"{name}={value}" for name, value in settings.items())])
         paper = _known_scores(key, spec, settings)
         row = Row(*key, (), settings, named, spec, paper=paper, compared=selection.compared)
@@ -216,8 +219,8 @@ def _headline_settings(headline: Experiment, row: Sequence[str] = ()) -> dict[st
     """Compared arm -> what its runs set in a row with these overrides and record, without task, data and features."""
     typed = {arm: dict(map(values_of, [*row, *headline.arms[arm]])) for arm in headline.compare}
     left_out = (*NAMED, *NOT_RECORDED)
-    found = {arm: {key: values[0] for key, values in own.items() if key not in left_out} for arm, own in typed.items()}
-    return found if any(found.values()) else {}
+    settings = {arm: {key: value[0] for key, value in by.items() if key not in left_out} for arm, by in typed.items()}
+    return settings if any(settings.values()) else {}
 
 
 def _defaults(record: RunRecord, wanted: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
@@ -252,17 +255,17 @@ def _placed(
     unlike = _unlike(record, values)
     kept = {key: value for key, value in settings.items() if key in unlike or key not in values}
     named = {
-        key: own for key, own in unlike.items() if own and (not key.startswith("features.") or (key, own) in defaults)
+        key: has for key, has in unlike.items() if has and (not key.startswith("features.") or (key, has) in defaults)
     }
     return features, dict(sorted({**kept, **named}.items()))
 
 
 def _unlike(record: RunRecord, wanted: Mapping[str, str]) -> dict[str, str]:
     """The wanted settings that the run does not have, with the values that it has, if any."""
-    found = {key: looked_up(record.config, key) for key in wanted}
+    values = {key: looked_up(record.config, key) for key in wanted}
     return {
         key: "" if value is ... else shown(value)
-        for key, value in found.items()
+        for key, value in values.items()
         if not same_value(key, wanted[key], value)
     }
 
@@ -272,9 +275,9 @@ def _filled(
 ) -> list[Row]:
     """The rows of one task on a data set, with those of runs that cannot be averaged behind them; adds findings."""
     rows: list[tuple[_RowRuns, Row]] = []
-    for own in runs:
-        row, groups = own.row, list[Group]()
-        for arm, items in own.records.items():
+    for row_runs in runs:
+        row, groups = row_runs.row, list[Group]()
+        for arm, items in row_runs.records.items():
             title = experiment.titles.get(arm) or names.arm_title(arm, next((item.record for item in items), None))
             where = f"{row.name or names.task_title(*row.key, items[0].record if items else None)}, {title}"
             groups += _groups(where, arm, row, items, findings)
@@ -287,30 +290,30 @@ def _filled(
             settings = of_label[0].settings if of_label else row.settings
             single = any(len(group.runs) == 1 for group in of_label)
             of_task = lenders.of(row.key, row.spec) if single else ()
-            rows.append((own, replace(row, groups=of_label, settings=settings, paper=paper, lenders=of_task)))
+            rows.append((row_runs, replace(row, groups=of_label, settings=settings, paper=paper, lenders=of_task)))
     if not experiment.name:  # that of all records has an empty row only if all runs failed
-        rows = [(own, row) for own, row in rows if row.groups] or rows[:1]
-    found = []
-    for own, row in rows:
+        rows = [(row_runs, row) for row_runs, row in rows if row.groups] or rows[:1]
+    filled = []
+    for row_runs, row in rows:
         row = replace(row, others=[group for _, other in rows if other is not row for group in other.groups])
-        warnings = row_warnings(row, own.wanted, experiment.titles)
+        warnings = row_warnings(row, row_runs.wanted, experiment.titles)
         findings += [Finding("note", text, wrong, row=row.key) for text, wrong in warnings]
-        found.append(row)
-    return found
+        filled.append(row)
+    return filled
 
 
-def _groups(where: str, arm: str, row: Row, items: Sequence[FoundRecord], findings: list[Finding]) -> list[Group]:
+def _groups(where: str, arm: str, row: Row, items: Sequence[RecordFile], findings: list[Finding]) -> list[Group]:
     """The numbers of one cell: one, or several with different settings if its runs cannot be averaged."""
     spec, groups = row.spec, list[Group]()
     runs = scored_runs(items, findings)
     whole, some = (
         of_newest_recipe([run for run in runs if run.incomplete is part], where, findings) for part in (False, True)
     )
-    (found, keys) = groups_of(whole)
+    (of_whole, keys) = groups_of(whole)
     if keys:
         text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
         findings.append(Finding("note", text, wrong=True, row=row.key))
-    for group in [*found, *groups_of(some)[0]]:
+    for group in [*of_whole, *groups_of(some)[0]]:
         kept = [(_shown(record, spec), run) for record, run in zip(group.records, group.examples, strict=True)]
         scored = [(record, run) for record, run in kept if record is not None]
         if lacking := len(kept) - len(scored):
@@ -331,9 +334,9 @@ def _shown(record: RunRecord, spec: ExperimentRow) -> RunRecord | None:
     return replace(record, metric=metric, scores=shown_scores) if metric in scores else None
 
 
-def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[ScoredRun]:
+def scored_runs(records: Sequence[RecordFile], findings: list[Finding]) -> list[ScoredRun]:
     """The finished runs with their examples; those on the folds of a dataset are joined, one run for each seed."""
-    finished = [item for item in found if item.record.status == "finished"]
+    finished = [item for item in records if item.record.status == "finished"]
     runs = [ScoredRun(item.record, _examples_of(item, findings), runs_dir=item.runs_dir) for item in finished]
     joined, alone = join_folds(runs)
     for run in alone:
@@ -346,8 +349,8 @@ def scored_runs(found: Sequence[FoundRecord], findings: list[Finding]) -> list[S
     for run in joined:
         if run.incomplete:
             identity, settings = run.record.identity, settings_of(run.record)
-            others = [own for own in joined if own.incomplete and _of_folds(own) == _of_folds(run)]
-            keys = sorted({key for own in others for key in differences(settings, settings_of(own.record))})
+            others = [other for other in joined if other.incomplete and _of_folds(other) == _of_folds(run)]
+            keys = sorted({key for other in others for key in differences(settings, settings_of(other.record))})
             text = (
                 f"{identity.title}: {len(run.single)} of {run.record.folds} folds, {run.record.metric} "
                 f"{run.record.score:.2f} over their examples alone; no part of a mean over whole sets of folds"
@@ -362,7 +365,7 @@ def _of_folds(run: ScoredRun) -> Identity:
     return replace(run.single[0].identity, fold=None)
 
 
-def _examples_of(item: FoundRecord, findings: list[Finding]) -> list[Example] | None:
+def _examples_of(item: RecordFile, findings: list[Finding]) -> list[Example] | None:
     """The run's test examples, or None; reports scores that the examples contradict."""
     record, path = item.record, item.path.with_name(EXAMPLES_NAME)
     try:
@@ -381,8 +384,9 @@ class _Lenders:
     They are those of all runs of the task, not of a row's alone: a gain has one interval in every table.
     """
 
-    def __init__(self, found: Sequence[FoundRecord]) -> None:
-        self._found = [item for item in found if item.record.status == "finished" and item.record.identity.fold is None]
+    def __init__(self, files: Sequence[RecordFile]) -> None:
+        finished = (item for item in files if item.record.status == "finished")
+        self._files = [item for item in finished if item.record.identity.fold is None]
         self._known: dict[tuple[object, ...], list[Lender]] = {}
 
     def of(self, key: tuple[str, str], spec: ExperimentRow) -> list[Lender]:
@@ -390,7 +394,7 @@ class _Lenders:
         wanted = (key, spec.metric, spec.split)
         if wanted not in self._known:
             cells: dict[tuple[str, str], list[ScoredRun]] = defaultdict(list)
-            items = {item.record.fingerprint: item for item in self._found if item.record.identity.row == key}
+            items = {item.record.fingerprint: item for item in self._files if item.record.identity.row == key}
             for item in items.values():
                 identity = item.record.identity
                 if record := _shown(item.record, spec):
@@ -420,12 +424,12 @@ def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
     read what the others read.
     """
     runs = sorted(runs, key=lambda run: run.record.identity.seed)
-    known = {name: found for run in reversed(runs) for name, found in contents_of(run.record).items()}
+    known = {name: digest for run in reversed(runs) for name, digest in contents_of(run.record).items()}
     equal: dict[str, tuple[Parts, list[ScoredRun]]] = {}
     for run in runs:
-        own = {**comparable_parts(run.record), "inputs": {**known, **contents_of(run.record)}}
-        equal.setdefault(fingerprint(own), (own, []))[1].append(run)
-    parts = [own for own, _ in equal.values()]
+        parts_of_run = {**comparable_parts(run.record), "inputs": {**known, **contents_of(run.record)}}
+        equal.setdefault(fingerprint(parts_of_run), (parts_of_run, []))[1].append(run)
+    parts = [parts_of_run for parts_of_run, _ in equal.values()]
     differing = sorted({key for other in parts for key in differences(parts[0], other)})
     groups = []
     for leaves, (_, group) in zip(map(flattened, parts), equal.values(), strict=True):
@@ -441,7 +445,7 @@ def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
     return groups, differing
 
 
-def failure_text(item: FoundRecord) -> str:
+def failure_text(item: RecordFile) -> str:
     """The run that failed, why, and its record."""
     error = item.record.error
     assert error is not None  # a failed run has one
@@ -471,13 +475,13 @@ def _own_scores(row: Row, groups: Sequence[Group]) -> names.PaperScore:
 
 
 def _missing(
-    experiment: Experiment, filled: Sequence[tuple[Cell, Sequence[FoundRecord]]], where: Sequence[str]
+    experiment: Experiment, filled: Sequence[tuple[Cell, Sequence[RecordFile]]], where: Sequence[str]
 ) -> list[Finding]:
     """How many cells are empty or lack seeds, and the command that fills them; none if there are none."""
     cells: dict[tuple[object, ...], list[list[RunRecord]]] = defaultdict(list)
-    for cell, found in filled:
+    for cell, items in filled:
         if not cell.row.published_only:
-            cells[id(cell.row), cell.arm, *cell.extra_overrides].append([item.record for item in found])
+            cells[id(cell.row), cell.arm, *cell.extra_overrides].append([item.record for item in items])
     failed, lacking, empty = False, 0, []
     for key, runs in cells.items():
         finished = [[record for record in run if record.status == "finished"] for run in runs]
@@ -507,17 +511,17 @@ def commands_of(groups: Sequence[Group]) -> list[str]:
         seeds_under: dict[tuple[str, ...], list[int]] = {}  # seeds of one arm may have run on different devices
         for record in group.records:
             seeds_under.setdefault(tuple(_typed_settings(record)), []).append(record.identity.seed)
-        for typed, own in seeds_under.items():
-            arms.setdefault((tuple(own), typed), []).append(group.records[0].identity.features)
-    found = []
+        for typed, numbers in seeds_under.items():
+            arms.setdefault((tuple(numbers), typed), []).append(group.records[0].identity.features)
+    commands = []
     for (seeds, settings), features in arms.items():
         identity = groups[0].records[0].identity
         several = len(seeds) > 1 or len(features) > 1 or any(word.startswith(f"{FOLD}=") for word in settings)
         sweep = " -m" if several else ""
         named = [f"task={identity.task}", f"data={identity.data}", f"features={','.join(features)}"]
         words = [*named, f"seed={','.join(map(str, seeds))}", *settings]
-        found.append(f"python -m tasks.run{sweep} {' '.join(map(shlex.quote, words))}")
-    return found
+        commands.append(f"python -m tasks.run{sweep} {' '.join(map(shlex.quote, words))}")
+    return commands
 
 
 def commit_of(groups: Sequence[Group]) -> str:

@@ -122,9 +122,9 @@ class Group:
 
     def scores_by(self, split: str, metric: str) -> list[float]:
         """The scores on a split by a metric, in the order of the seeds; empty where a run lacks it."""
-        found = [record.scores.get(split, {}).get(metric) for record in self.records]
-        known = [score for score in found if score is not None]
-        return known if len(known) == len(found) else []
+        scores = [record.scores.get(split, {}).get(metric) for record in self.records]
+        known = [score for score in scores if score is not None]
+        return known if len(known) == len(scores) else []
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,8 @@ class Row:
         """
         first, second = map(self.group, self.compared)
         if second and not first:
-            alike = [own for own in self.others if own.features == self.compared[0] and _equal_settings(own, second)]
+            of_first = (group for group in self.others if group.features == self.compared[0])
+            alike = [group for group in of_first if _equal_settings(group, second)]
             first = alike[0] if len(alike) == 1 else None
         return (first, second) if first and second else None
 
@@ -251,7 +252,7 @@ class Row:
     @cached_property
     def _intervals(self) -> stats.Intervals | None:
         pair = self.pair
-        lender = next((own for own in self.lenders if pair and _alike(own.group) == _alike(pair[1])), None)
+        lender = next((one for one in self.lenders if pair and _alike(one.group) == _alike(pair[1])), None)
         return _intervals(*pair, lender) if pair else None
 
     @property
@@ -329,12 +330,12 @@ class Table:
 
     def by_task(self) -> list[tuple[list[Row], list[Row]]]:
         """For each task on a data set that has runs the rows to show first, and the others."""
-        found: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
+        rows_of_task: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
         for number, rows in enumerate((self.rows, self.others)):
             for row in rows:
                 if row.groups:
-                    found.setdefault(row.key, ([], []))[number].append(row)
-        return list(found.values())
+                    rows_of_task.setdefault(row.key, ([], []))[number].append(row)
+        return list(rows_of_task.values())
 
 
 def as_label(settings: Mapping[str, str]) -> str:
@@ -349,10 +350,10 @@ def as_stem(name: str) -> str:
 
 def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
     """Arm -> its name for people, with a size if all of these groups have the same."""
-    named = {arm: [own.records[0] for own in groups if own.features == arm] for arm in arms}
+    named = {arm: [group.records[0] for group in groups if group.features == arm] for arm in arms}
     return {
-        arm: names.common_title(arm, (own for own in found if own.identity.features == arm.partition(" ")[0]))
-        for arm, found in named.items()
+        arm: names.common_title(arm, (run for run in records if run.identity.features == arm.partition(" ")[0]))
+        for arm, records in named.items()
     }
 
 
@@ -374,8 +375,8 @@ def unlike_vectors(first: Group, second: Group) -> str:
     ours, theirs = map(_vectors, (first, second))
     for name in sorted(ours.keys() & theirs.keys()):
         if ours[name] != theirs[name]:
-            found = f"{shown(ours[name])} and {shown(theirs[name])}"
-            return f"their word vectors {name.removeprefix(_VECTORS)} have different content: {found}"
+            contents = f"{shown(ours[name])} and {shown(theirs[name])}"
+            return f"their word vectors {name.removeprefix(_VECTORS)} have different content: {contents}"
     return ""
 
 
@@ -383,9 +384,9 @@ def _vectors(group: Group) -> dict[str, object]:
     """Name of the group's word vectors -> their content: as the fingerprint has it, and of each file that was read."""
     first, known = group.records[0], names.load_names().trainings
     name = looked_up(first.config, "features.words.vectors")
-    read = {key: found for own in group.records for key, found in own.inputs.items() if key.startswith(_VECTORS)}
+    read = {key: content for run in group.records for key, content in run.inputs.items() if key.startswith(_VECTORS)}
     hashed = {str(name): first.fingerprinted.get("vectors")} if isinstance(name, str) else {}
-    return {key: known.get(str(found), found) for key, found in {**hashed, **read}.items()}
+    return {key: known.get(str(content), content) for key, content in {**hashed, **read}.items()}
 
 
 def train_fraction(record: RunRecord) -> float:
@@ -459,8 +460,8 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     clusters = unit_numbers(first.records[0], examples, unit)
     recompute = partial(_scores, metric)
     if lender and min(len(first.scores), len(second.scores)) == 1:
-        own = _counts(lender.group, metric, len(examples))
-        arm = arm if own is None else replace(stats.measured(own, recompute, clusters), df=lender.df)
+        lent = _counts(lender.group, metric, len(examples))
+        arm = arm if lent is None else replace(stats.measured(lent, recompute, clusters), df=lender.df)
     return stats.paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
 
 
@@ -476,7 +477,7 @@ def _counts(group: Group, metric: Metric, size: int) -> np.ndarray | None:
         columns = [[list(map(itemgetter(name), run)) for name in metric.columns] for run in runs]
     except KeyError:  # runs of different versions of the task
         return None
-    counts = np.array([[*own, [1] * size] for own in columns], float).transpose(0, 2, 1)
+    counts = np.array([[*of_run, [1] * size] for of_run in columns], float).transpose(0, 2, 1)
     return counts if np.abs(_scores(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
 
 
@@ -597,7 +598,7 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
             for record, source in zip(group.runs, sources, strict=True):
                 by_source[source].append(record)
             if len(by_source) > 1:
-                mixed = ", ".join(f"{source} ({runs_in_words(own)})" for source, own in by_source.items())
+                mixed = ", ".join(f"{source} ({runs_in_words(records)})" for source, records in by_source.items())
                 warnings.append((f"{where}: one mean over several {what}: {mixed}", True))
         dirty = [run for run in group.runs if run.environment and run.environment.dirty]
         warnings += [(f"{where}: {WARNED} {text}", False) for text in group.warnings]
@@ -606,7 +607,7 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
         if dirty:
             warnings.append((f"{where}: code with uncommitted changes ({runs_in_words(dirty)})", True))
         for record in group.runs:
-            others = {key for own in record.earlier for key in differences(vars(own), vars(record.environment))}
+            others = {key for old in record.earlier for key in differences(vars(old), vars(record.environment))}
             if others:
                 which = f"{runs_in_words([record])} was continued in another environment"
                 warnings.append((f"{where}: {which} ({', '.join(sorted(others))})", False))
@@ -620,7 +621,7 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
         if matched is None:
             continue
         first, other = matched
-        arms = " and ".join(titles.get(own) or names.arm_title(own) for own in (base, arm))
+        arms = " and ".join(titles.get(name) or names.arm_title(name) for name in (base, arm))
         where = f"{row.title}: {arms}"
         if unlike := unlike_vectors(first, other):
             warnings.append((f"{where}: no gain, because {unlike}", True))
@@ -652,7 +653,7 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
 
     A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     """
-    sides = ({**settings_of(own), "data": own.data_hashes, "metric": own.metric} for own in (first, second))
+    sides = ({**settings_of(record), "data": record.data_hashes, "metric": record.metric} for record in (first, second))
     return [
         key
         for key, values in differences(*sides).items()

@@ -26,7 +26,7 @@ class Chosen:
     def nothing(self) -> str:
         """The message if there is nothing to show."""
         places = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in self.folders)
-        known = sorted({item.record.identity.data for item in self.collection.found})
+        known = sorted({item.record.identity.data for item in self.collection.files})
         data = self.selection.data
         if not known and self.experiment:
             chosen = f"experiment={self.experiment}"
@@ -34,8 +34,8 @@ class Chosen:
         if not known:
             return f"No records in {places}. To make the first one:\n  {load_names().first_run}\n"
         if data and not set(data) & set(known):
-            found = f"there are records with data={','.join(known)}"
-            return f"No records with data={','.join(data)} in {places}; {found}.\n"
+            others = f"there are records with data={','.join(known)}"
+            return f"No records with data={','.join(data)} in {places}; {others}.\n"
         return f"Nothing to show from {places}.\n"
 
 
@@ -99,16 +99,16 @@ def runs_dir_of(options: argparse.Namespace) -> list[str]:
 def _check_compared(collection: Collection, compared: tuple[str, str]) -> None:
     if compared[0] == compared[1]:
         raise InputError(f"--compare: expected two different features, found {compared[0]} twice")
-    identities = [item.record.identity for item in collection.found]
+    identities = [item.record.identity for item in collection.files]
     for name in compared:
         features, wanted = arm_settings(name)
-        of_features = [own.typed_variant for own in identities if own.features == features]
+        of_features = [identity.typed_variant for identity in identities if identity.features == features]
         if any(wanted.items() <= settings.items() for settings in of_features) or name in default_pair():
             continue
         if of_features:
             known = {f"{key}={value}" for settings in of_features for key, value in settings.items()} or {"no settings"}
             asked = f"{features} with {' '.join(name.split()[1:])}"
         else:
-            known = {own.features for own in identities} | set(default_pair())
+            known = {identity.features for identity in identities} | set(default_pair())
             asked = f"features={features}"
         raise InputError(f"--compare: no records of {asked}; there are {', '.join(sorted(known))}")

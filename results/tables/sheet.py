@@ -68,7 +68,7 @@ class Sheet:
 
 def sheet_of(title: str, columns: Sequence[Column], always: int = 1) -> Sheet:
     """The sheet without empty columns, of which the first ones stay; control characters are escaped."""
-    kept = [own for number, own in enumerate(columns) if number < always or any(cell != EMPTY for cell in own[2])]
+    kept = [one for number, one in enumerate(columns) if number < always or any(cell != EMPTY for cell in one[2])]
     safe = [(printable(header), align, list(map(printable, cells))) for header, align, cells in kept]
     return Sheet(printable(title), safe)
 
@@ -162,7 +162,7 @@ def paper_columns(table: Table, rows: Sequence[Row], arms: Sequence[str], *, wid
     if len(printed) > 2:
         columns.append(("paper's gain", "l", gains))
     columns.append(("it removed", "l", [EMPTY if cut is None else f"{cut:.1f} %" for cut in cuts]))
-    for title, arm in zip([own for own, _, _ in score_columns(table, rows, printed)], printed, strict=True):
+    for title, arm in zip([heading for heading, _, _ in score_columns(table, rows, printed)], printed, strict=True):
         columns.append((title + VERDICT, "l", [str(verdict(row.group(arm), row.paper) or EMPTY) for row in rows]))
     if table.with_paper:
         columns.append(("baseline to the band", "l", list(map(_to_band, rows))))
@@ -186,7 +186,7 @@ def _to_band(row: Row) -> str:
 
 def _dev(row: Row) -> str:
     groups = [group for arm in row.compared if (group := shown_group(row, arm))]
-    means = [statistics.fmean(own) for group in groups if (own := group.scores_by("dev", group.metric))]
+    means = [statistics.fmean(scores) for group in groups if (scores := group.scores_by("dev", group.metric))]
     return " → ".join(f"{mean:.2f}" for mean in means) or EMPTY
 
 
@@ -196,8 +196,8 @@ def arms_sheet(table: Table) -> Sheet:
     columns: list[Column] = [("features", "l", [table.titles[arm] for arm in arms])]
     costs = [experiment.costs.get(arm) for arm in arms]
     columns += [
-        ("frozen parameters", "r", [shown_parameters(own) if own else EMPTY for own in costs]),
-        ("ms per 1,000 tokens", "r", [shown_milliseconds(own) if own else EMPTY for own in costs]),
+        ("frozen parameters", "r", [shown_parameters(cost) if cost else EMPTY for cost in costs]),
+        ("ms per 1,000 tokens", "r", [shown_milliseconds(cost) if cost else EMPTY for cost in costs]),
     ]
     for row in table.rows:
         intervals = {arm: table.against_base(row, arm).interval for arm in arms}
@@ -352,9 +352,9 @@ def _trials(experiment: Experiment) -> str:
     )
 
 
-def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
+def interval_legend(intervals: Sequence[tuple[str, Interval | None]]) -> list[str]:
     """Explains intervals, given with the names of their rows."""
-    known = [(name, interval) for name, interval in found if interval]
+    known = [(name, interval) for name, interval in intervals if interval]
     one_seed = "each arm has one seed, no arm of the task has three, and other seeds may differ by more"
     texts = {
         "examples and seeds": "over paired test examples, and over the seeds of both arms",
@@ -364,13 +364,13 @@ def interval_legend(found: Sequence[tuple[str, Interval | None]]) -> list[str]:
     rows = {over: [name for name, interval in known if interval.over == over] for over in texts}
     several = sum(map(bool, rows.values())) > 1
     lines = [
-        f"95 % intervals and p{_named(own) * several}: {texts[over]}. They do not cover another training of the biLM"
-        for over, own in rows.items()
-        if own
+        f"95 % intervals and p{_named(titles) * several}: {texts[over]}. They do not cover another training of the biLM"
+        for over, titles in rows.items()
+        if titles
     ]
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
         unknown = [
-            name for name, own in known if own.unit == unit and own.over not in ("seeds", "folds") and not own.clusters
+            name for name, one in known if one.unit == unit and one.over not in ("seeds", "folds") and not one.clusters
         ]
         if unknown:
             lines.append(

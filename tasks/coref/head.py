@@ -245,7 +245,7 @@ class Antecedents(nn.Module):
         """
         count = len(spans)
         of_span, of_other, of_product, of_distance, of_speaker, of_genre = self.scorer.part_weights()
-        own = spans @ of_span + self.scorer.first.bias + self.dropout(self.genre(genre)) @ of_genre  # (spans, hidden)
+        each = spans @ of_span + self.scorer.first.bias + self.dropout(self.genre(genre)) @ of_genre  # (spans, hidden)
         other, by_product = spans @ of_other, of_product.t()  # (spans, hidden), (hidden, span_dim)
         distance = self.dropout(self.distance.weight) @ of_distance  # (buckets, hidden)
         speaker = self.dropout(self.speaker.weight) @ of_speaker  # (2, hidden), for other and same speaker
@@ -261,7 +261,7 @@ class Antecedents(nn.Module):
             joint = (spans[others] @ weighted.t()).view(*back.shape, -1)  # (others, targets, hidden)
             same = speakers[others].unsqueeze(1) == speakers[targets]  # (others, targets)
             of_pair = nn.functional.embedding(buckets(back), distance), nn.functional.embedding(same.long(), speaker)
-            hidden = joint + own[targets] + other[others].unsqueeze(1) + of_pair[0] + of_pair[1]
+            hidden = joint + each[targets] + other[others].unsqueeze(1) + of_pair[0] + of_pair[1]
             scores = self.scorer.after_first(hidden)  # (others, targets)
             scores = scores + mention_scores[targets] + mention_scores[others].unsqueeze(1)
             wanted = numbers[start - first :].unsqueeze(1) - torch.arange(1, most + 1, device=numbers.device)

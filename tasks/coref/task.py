@@ -150,13 +150,13 @@ class Coref(Task[CorefExample, CorefSettings]):
     def prediction_fields(self, example: CorefExample, prediction: Chains) -> dict[str, Any]:
         """The words, and the mentions of each chain."""
         words = list(chain.from_iterable(example.sentences))
-        chains = [[span_fields(words, example.offsets, *mention) for mention in own] for own in prediction]
+        chains = [[span_fields(words, example.offsets, *mention) for mention in mentions] for mentions in prediction]
         return {"tokens": words, "chains": chains}
 
     def prediction_text(self, example: CorefExample, prediction: Chains) -> str:
         """One chain per line, its mentions separated by bars."""
         words = list(chain.from_iterable(example.sentences))
-        return "".join(" | ".join(" ".join(words[start:end]) for start, end in own) + "\n" for own in prediction)
+        return "".join(" | ".join(" ".join(words[start:end]) for start, end in one) + "\n" for one in prediction)
 
     def usable(self, example: CorefExample) -> bool:
         """Whether a document has words."""
@@ -164,8 +164,8 @@ class Coref(Task[CorefExample, CorefSettings]):
 
     def counts(self, examples: Sequence[CorefExample]) -> dict[str, int]:
         """Documents, sentences, tokens, mentions and chains."""
-        chains = [own for example in examples for own in example.chains]
-        singletons = sum(len(own) == 1 for own in chains)
+        chains = [spans for example in examples for spans in example.chains]
+        singletons = sum(len(spans) == 1 for spans in chains)
         return {
             "documents": len(examples),
             "sentences": sum(len(example.sentences) for example in examples),
@@ -177,7 +177,7 @@ class Coref(Task[CorefExample, CorefSettings]):
 
     def notes(self, examples: Sequence[CorefExample]) -> dict[str, object]:
         """Counts of mentions that the head cannot predict, and of those left out."""
-        widths = [end - start for example in examples for own in example.chains for start, end in own]
+        widths = [end - start for example in examples for spans in example.chains for start, end in spans]
         return {
             "mentions_wider_than_span_width": sum(width > self.settings.span_width for width in widths),
             "repeated_mentions": sum(example.repeated for example in examples),
@@ -187,7 +187,7 @@ class Coref(Task[CorefExample, CorefSettings]):
     def groups(self, examples: Sequence[CorefExample], train: Sequence[CorefExample]) -> dict[str, Grouping]:
         """By length and casing, the length of sentences, and the share of mentions that the largest chain has."""
         sizes = [sorted(map(len, example.chains)) for example in examples]
-        shares = [100 * own[-1] / sum(own) if own else 0.0 for own in sizes]
+        shares = [100 * mentions[-1] / sum(mentions) if mentions else 0.0 for mentions in sizes]
         lengths = [self.size(example) / len(example.sentences) for example in examples]
         return {
             **super().groups(examples, train),
@@ -217,8 +217,8 @@ class Coref(Task[CorefExample, CorefSettings]):
         mentions = [
             (document, start, end, number)
             for document, example in enumerate(examples)
-            for number, own in enumerate(example.chains, start=1)
-            for start, end in own
+            for number, spans in enumerate(example.chains, start=1)
+            for start, end in spans
         ]
         names = list(chain.from_iterable(example.speakers for example in examples))
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}

@@ -323,11 +323,11 @@ class DataSource:
         named = ", ".join(map(str, self._paths(split)[:MOST_NAMED])) or "its rows on the hub"
         return InputError(f"data={self.config.name}: the {split} split has no examples. Check {named}")
 
-    def _wrong_columns(self, expected: str, found: Iterable[str]) -> InputError:
+    def _wrong_columns(self, expected: str, columns: Iterable[str]) -> InputError:
         key = "data" if self.config.task else f"datasets.{self.config.name}"  # the second for several tasks
         return InputError(
             f"data={self.config.name}, on the hub {self._hub.path}: expected {expected}, "
-            f"found {', '.join(found) or 'none'}. Name the dataset's columns in {key}.hub.columns"
+            f"found {', '.join(columns) or 'none'}. Name the dataset's columns in {key}.hub.columns"
         )
 
 
@@ -349,15 +349,15 @@ def _unreachable() -> str:
     return ""
 
 
-def common_labels(found: Iterable[str], own: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str | None]:
+def common_labels(labels: Iterable[str], ours: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str | None]:
     """What each label of a dataset counts as together with another dataset; None for a label without counterpart.
 
     Args:
-        found: the labels.
-        own: the dataset's `labels`.
+        labels: the labels.
+        ours: the dataset's `labels`.
         other: those of the other dataset.
     """
-    called = {label: own.get(label) if own else label for label in found}
+    called = {label: ours.get(label) if ours else label for label in labels}
     return {label: name if not other or name in other.values() else None for label, name in called.items()}
 
 
@@ -432,7 +432,7 @@ def _texts(task: Task[Any, Any], examples: Sequence[Any]) -> list[tuple[Sentence
 
 def _new_label(label: str, count: int, trained: Iterable[str]) -> str:
     """A label that train lacks, with one of train that differs in case alone, if there is one."""
-    like_it = next((f"; train has {excerpt(own)}" for own in trained if own.casefold() == label.casefold()), "")
+    like_it = next((f"; train has {excerpt(known)}" for known in trained if known.casefold() == label.casefold()), "")
     return f"{excerpt(label)} ({count}{like_it})"
 
 

@@ -165,8 +165,8 @@ def parsed_lines(
         try:
             yield parse(f"{path.name}:{number}", line)
         except ValueError as error:
-            found = f": {excerpt(line)}" if line else ""
-            raise InputError(f"{path}, line {number}: {error}{found}. {remedy}") from error
+            quoted = f": {excerpt(line)}" if line else ""
+            raise InputError(f"{path}, line {number}: {error}{quoted}. {remedy}") from error
 
 
 def json_object(line: str) -> dict[str, Any]:

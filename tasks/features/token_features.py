@@ -391,9 +391,9 @@ class FeaturesConfig:
 
     def all_frozen(self) -> dict[str, FrozenConfig]:
         """All frozen layers, by their key below `features`."""
-        own = {"elmo": self.elmo, "transformer": self.transformer}
+        sources = {"elmo": self.elmo, "transformer": self.transformer}
         others = {f"frozen.{name}": self.frozen[name] for name in sorted(self.frozen)}
-        return {name: frozen for name, frozen in (own | others).items() if frozen is not None}
+        return {name: frozen for name, frozen in (sources | others).items() if frozen is not None}
 
     def places(self) -> dict[str, list[str]]:
         """The places of the parts, by key in the config; words and characters are at the input."""
@@ -567,20 +567,20 @@ class TokenFeatures(nn.Module):
 
     def inputs(self) -> dict[str, str]:
         """The sha256 of all that the features read, by name; see `RunRecord.inputs`."""
-        found = {}
+        hashes = {}
         if self._vectors is not None and self.config.words is not None and self.config.words.vectors:
-            found[f"vectors/{without_folder('words', self.config.words.vectors)}"] = self._vectors.sha256()
+            hashes[f"vectors/{without_folder('words', self.config.words.vectors)}"] = self._vectors.sha256()
         for name in chain.from_iterable(source.vector_names() for source in self.config.frozen.values()):
-            found[f"vectors/{name}"] = open_vectors(name, "features.words.vectors").sha256()
+            hashes[f"vectors/{name}"] = open_vectors(name, "features.words.vectors").sha256()
         for part, frozen in self.config.all_frozen().items():
-            found |= {f"{part}/{name}": it for name, it in hashes_of(frozen.files()).items()}
+            hashes |= {f"{part}/{name}": it for name, it in hashes_of(frozen.files()).items()}
         for layers in self._layers:
             source: Any = layers.source
             while type(source).__module__.startswith("elmo.") and hasattr(source, "source"):  # a cache, a context
                 source = source.source
             if code := code_of(source):
-                found[f"{layers.name}/module:{code[0]}"] = code[1]
-        return found
+                hashes[f"{layers.name}/module:{code[0]}"] = code[1]
+        return hashes
 
     @property
     def device(self) -> torch.device:
@@ -598,11 +598,11 @@ class TokenFeatures(nn.Module):
 
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned mix of each place; of further frozen layers by NAME.PLACE. See `elmo.Elmo.weights`."""
-        found: dict[str, dict[str, list[float] | float]] = {}
+        mixes: dict[str, dict[str, list[float] | float]] = {}
         for part in self._layers:
             prefix = "" if part is self.elmo else f"{part.name.removeprefix('frozen.')}."
-            found |= {f"{prefix}{place}": mix for place, mix in part.weights().items()}
-        return found
+            mixes |= {f"{prefix}{place}": mix for place, mix in part.weights().items()}
+        return mixes
 
     def tuned_groups(self) -> list[TunedGroup]:
         """The layers of all sources that the task tunes."""
@@ -653,10 +653,10 @@ class TokenFeatures(nn.Module):
         """The vectors of a batch of sentences."""
         return self.vectors_of(self.find([sentences]))[0]
 
-    def vectors_of(self, found: Sequence[LocatedText]) -> list[FeatureBatch]:
+    def vectors_of(self, texts: Sequence[LocatedText]) -> list[FeatureBatch]:
         """The vectors of texts from `find`."""
-        by_part = zip(*(part.vectors(found) for part in self._parts), strict=True) if self._parts else [()] * len(found)
-        return [self._joined(text, vectors) for text, vectors in zip(found, by_part, strict=True)]
+        by_part = zip(*(part.vectors(texts) for part in self._parts), strict=True) if self._parts else [()] * len(texts)
+        return [self._joined(text, vectors) for text, vectors in zip(texts, by_part, strict=True)]
 
     def _joined(self, text: LocatedText, vectors: Sequence[Mapping[str, Tensor]]) -> FeatureBatch:
         """The vectors of all parts at each place, in the order of the parts."""

@@ -46,9 +46,9 @@ def likelihood(
     at_end = (forward[-1] * ends.double().exp()).sum(dim=1)  # (batch,)
     partition = (scales.log() + highest).sum(dim=(0, 2)) + at_end.log()
 
-    own = scores.gather(2, tags.t().unsqueeze(2)).sum(dim=(0, 2))  # (batch,)
+    of_tags = scores.gather(2, tags.t().unsqueeze(2)).sum(dim=(0, 2))  # (batch,)
     between = transitions[tags[:, :-1], tags[:, 1:]].double().masked_fill(~mask[:, 1:], 0).sum(dim=1)
-    gold = own + between + starts[tags[:, 0]] + ends[_last(tags, mask)]
+    gold = of_tags + between + starts[tags[:, 0]] + ends[_last(tags, mask)]
     return gold - partition, (torch.stack(forward), potentials / scales, at_end)
 
 
@@ -143,8 +143,8 @@ class LogLikelihood(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401, D102
         transitions, ends, tags, mask, *kept = ctx.saved_tensors
         weight = grad.double().contiguous()
-        found = gradients(weight, kept, transitions, ends, tags, mask)
-        return *(value.to(kind) for value, kind in zip(found, ctx.kinds, strict=True)), None, None
+        gradient = gradients(weight, kept, transitions, ends, tags, mask)
+        return *(value.to(kind) for value, kind in zip(gradient, ctx.kinds, strict=True)), None, None
 
 
 class TagRules(nn.Module):
@@ -204,8 +204,8 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
             mask: true for tokens; every sentence has at least one, and they come first.
         """
         weights = self.transitions, self.start_transitions, self.end_transitions
-        found: Tensor = LogLikelihood.apply(emissions, *weights, tags.masked_fill(~mask, 0), mask)  # type: ignore[no-untyped-call]
-        return found
+        likelihood_of_tags: Tensor = LogLikelihood.apply(emissions, *weights, tags.masked_fill(~mask, 0), mask)  # type: ignore[no-untyped-call]
+        return likelihood_of_tags
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:

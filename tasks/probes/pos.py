@@ -187,12 +187,12 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
 
     def gold(self, examples: Sequence[TaggedSentence]) -> list[dict[str, list[str]]]:
         """The tags of each sentence, and those drawn for its words."""
-        found = [{TAGS: list(example.tags)} for example in examples]
+        tags = [{TAGS: list(example.tags)} for example in examples]
         if self.settings.control:
             drawn = drawn_tags(tuple(self.labels), self.settings.draw)
-            for gold, example in zip(found, examples, strict=True):
+            for gold, example in zip(tags, examples, strict=True):
                 gold[CONTROL] = [drawn(word) for word in example.words]
-        return found
+        return tags
 
     def score(self, examples: Sequence[TaggedSentence], predictions: Sequence[Mapping[str, Sequence[str]]]) -> Scores:
         """Accuracy over tokens, also of each tag; that of the control, and the selectivity."""

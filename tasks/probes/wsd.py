@@ -97,10 +97,10 @@ def entry_of(sense: str) -> str:
     Raises:
         ValueError: this is no sense key.
     """
-    found = SENSE.fullmatch(sense)
-    if found is None:
+    match = SENSE.fullmatch(sense)
+    if match is None:
         raise ValueError(f"expected a sense key of WordNet such as art%1:06:00::, found {excerpt(sense)}")
-    lemma, number = found.groups()
+    lemma, number = match.groups()
     return f"{lemma}%{NUMBERS['ADJ'] if number == SATELLITE else number}"
 
 
@@ -314,7 +314,7 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
             for instance in example.instances:
                 for sense in instance.senses:
                     counts[entry_of(sense)][sense] += 1
-        self.lexicon = {entry: sorted(own, key=lambda sense: (-own[sense], sense)) for entry, own in counts.items()}
+        self.lexicon = {entry: sorted(of, key=lambda sense: (-of[sense], sense)) for entry, of in counts.items()}
         self._senses = {sense: number for number, sense in enumerate(chain.from_iterable(self.lexicon.values()))}
 
     def targets(self, examples: Sequence[SenseSentence]) -> dict[str, Tensor]:

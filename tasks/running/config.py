@@ -151,8 +151,8 @@ class Run(RunSettings):
 
     def done(self) -> Literal["run", "skip", "failed"]:
         """Whether it is to run, is done, or has failed before and is not to run again; see `decide`."""
-        found = decide(self.path, hashed(self.identity, self.fingerprinted))
-        return "run" if found == "failed" and self.retry == "failed" else found
+        decision = decide(self.path, hashed(self.identity, self.fingerprinted))
+        return "run" if decision == "failed" and self.retry == "failed" else decision
 
     def inputs(self, features: TokenFeatures) -> dict[str, str]:
         """The sha256 of everything that the run reads and that can change its score; see `RunRecord.inputs`."""
@@ -224,20 +224,20 @@ def run_config(tree: DictConfig) -> Run:
     """
     tree = _without_unused(tree)
     parsed = _parsed(tree, _task_class(tree.task.get("_target_")))
-    own = own_settings(parsed.resolved, type(parsed.task))
+    settings = own_settings(parsed.resolved, type(parsed.task))
     variant, also = _variant(tree, parsed.task.name), () if parsed.trial else tree.also
-    return replace(parsed, variant=variant, own_settings=own, also=[_further(parsed, name) for name in also])
+    return replace(parsed, variant=variant, own_settings=settings, also=[_further(parsed, name) for name in also])
 
 
 def _further(run: Run, name: str) -> Run:
     """The plain run of the same task on a further dataset."""
-    found = run_config(compose_config([f"task={run.task.name}", f"data='{name}'"]))
-    if type(run.task).relabelled is Task.relabelled and (run.data.labels or found.data.labels):
+    run_of_data = run_config(compose_config([f"task={run.task.name}", f"data='{name}'"]))
+    if type(run.task).relabelled is Task.relabelled and (run.data.labels or run_of_data.data.labels):
         raise InputError(
             f"also: expected datasets without a table of labels, because task={run.task.name} cannot replace labels, "
             f"found one in data={run.data.name if run.data.labels else name}. Leave the dataset or its table out"
         )
-    return found
+    return run_of_data
 
 
 def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> Run:
@@ -255,22 +255,22 @@ def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> 
 
 def task_named(name: str, config_dir: Path | None = None) -> type[Task[Any, Any]]:
     """The class of a task, from conf/task/, from a user's folder, or from an entry point of an installed package."""
-    found: object = None
-    for own in (config_dir / "task").glob("*.yaml") if config_dir is not None else ():
-        if own.stem == name:  # a name from an untrusted file is never part of a path
-            found = _task_class(OmegaConf.select(_read_yaml(own, config_dir), "task._target_"))
+    task_class: object = None
+    for file in (config_dir / "task").glob("*.yaml") if config_dir is not None else ():
+        if file.stem == name:  # a name from an untrusted file is never part of a path
+            task_class = _task_class(OmegaConf.select(_read_yaml(file, config_dir), "task._target_"))
     if name in group_options("task"):
         target = OmegaConf.create(files(CONF).joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
-        found = _task_class(target) if target.startswith("tasks.") else None
-    for entry in entry_points(group=TASK_ENTRY_POINTS, name=name) if found is None else ():
-        found = entry.load()
-    if not (isinstance(found, type) and issubclass(found, Task) and found.name == name):
+        task_class = _task_class(target) if target.startswith("tasks.") else None
+    for entry in entry_points(group=TASK_ENTRY_POINTS, name=name) if task_class is None else ():
+        task_class = entry.load()
+    if not (isinstance(task_class, type) and issubclass(task_class, Task) and task_class.name == name):
         raise InputError(
             f"task={name}: expected one of {', '.join(group_options('task'))}, or one that an installed package offers "
             f"as an entry point of the group {TASK_ENTRY_POINTS}. For a task of your own, use --config-dir DIR, "
             f"config_dir in Python, with DIR/task/{name}.yaml, or install a package that names it there"
         )
-    return found
+    return task_class
 
 
 def known_sources(config_dir: Path | None) -> set[str]:
@@ -327,16 +327,16 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
 
 def _task_class(target: object) -> type[Task[Any, Any]]:
     """Imports the class that a task's YAML names."""
-    found = checks.importable("task._target_", target)
-    if not (isinstance(found, type) and issubclass(found, Task)):
+    target_class = checks.importable("task._target_", target)
+    if not (isinstance(target_class, type) and issubclass(target_class, Task)):
         raise InputError(f"task._target_: expected the class of a task such as tasks.ner.Ner, found {excerpt(target)}")
-    attributes = [name for name in ("name", "metric", "recipe") if not hasattr(found, name)]
-    if missing := [*attributes, *(f"{name}()" for name in sorted(found.__abstractmethods__))]:
+    attributes = [name for name in ("name", "metric", "recipe") if not hasattr(target_class, name)]
+    if missing := [*attributes, *(f"{name}()" for name in sorted(target_class.__abstractmethods__))]:
         raise InputError(
             f"task._target_: expected {target} to define all that a task needs, found no {' and no '.join(missing)}. "
             "See tasks.task.Task"
         )
-    return found
+    return target_class
 
 
 def _variant(tree: DictConfig, task: str) -> dict[str, Any]:

@@ -319,8 +319,8 @@ class _Execution:
             facts = plain_json({**loaded.counts, **task.notes(loaded.examples)})
         except TypeError as error:
             raise InputError(f"counts() and notes() of task={task.name}: {error}") from error
-        shared, found = look_at(task, split, loaded.examples, self.earlier)
-        warnings = [*loaded.warnings, *(found if self.run.limit is None else ())]  # a limit is for quick tests
+        shared, looks = look_at(task, split, loaded.examples, self.earlier)
+        warnings = [*loaded.warnings, *(looks if self.run.limit is None else ())]  # a limit is for quick tests
         self.data[split] = {**facts, **shared, "warnings": warnings}
         for warning in warnings:
             self.reporter.warn(f"warning: {warning}")
@@ -406,7 +406,7 @@ def _kept(task: Task[Any, Any], example: Any, prediction: Any) -> dict[str, Any]
     """A test example with its gold and its predicted output; what both share, such as words, is there once."""
     shared = task.example_fields(example)
     gold, predicted = task.gold_fields(example), task.prediction_fields(example, prediction)
-    outputs = [{key: value for key, value in own.items() if key not in shared} for own in (gold, predicted)]
+    outputs = [{key: value for key, value in fields_of.items() if key not in shared} for fields_of in (gold, predicted)]
     return {"id": example.id, "example": shared, "gold": outputs[0], "predicted": outputs[1]}
 
 

@@ -227,11 +227,11 @@ def read_dataset(given: str) -> dict[str, Any]:
         _check_structure(given, text)
         values = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
-        found = " ".join(str(error).replace('"<unicode string>"', path.name).split())
-        raise _refused(given, f"expected YAML, found: {found}. Correct the file") from None
+        problem = " ".join(str(error).replace('"<unicode string>"', path.name).split())
+        raise _refused(given, f"expected YAML, found: {problem}. Correct the file") from None
     if not isinstance(values, dict):
-        found = "nothing" if values is None else type(values).__name__
-        raise _refused(given, f"expected keys and values, found {found}. Correct the file")
+        problem = "nothing" if values is None else type(values).__name__
+        raise _refused(given, f"expected keys and values, found {problem}. Correct the file")
     if re.search(r"^\s*#\s*@package", text, re.MULTILINE):
         raise _refused(given, "expected a dataset, found a line with @package. Remove it")
     if reference := re.search(r"\$\{[^}]{0,78}\}?", str(values)):
@@ -256,8 +256,8 @@ def _check_structure(given: str, text: str) -> None:
     for event in yaml.parse(text, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
-            found = "an alias" if depth <= DEEPEST else f"more than {DEEPEST} levels"
-            raise _refused(given, f"expected keys and values of a dataset, found {found}. Write it out")
+            what = "an alias" if depth <= DEEPEST else f"more than {DEEPEST} levels"
+            raise _refused(given, f"expected keys and values of a dataset, found {what}. Write it out")
 
 
 def _refused(given: str, reason: str) -> ConfigCompositionException:

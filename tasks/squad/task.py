@@ -187,8 +187,8 @@ def _examples(
 def _example(row: _Question, passage: Passage, where: str, answered: bool) -> SquadExample:
     question = tokens_of(row.question).words
     if not question or not len(passage.tokens):
-        found = f"{excerpt(row.question)} about {excerpt(passage.context)}"
-        raise InputError(f"{where}: expected a question and a passage with words, found {found}. Correct or remove it")
+        quoted = f"{excerpt(row.question)} about {excerpt(passage.context)}"
+        raise InputError(f"{where}: expected a question and a passage with words, found {quoted}. Correct or remove it")
     if not answered:
         return SquadExample(row.id, passage, question)
     if not row.answers:
@@ -364,7 +364,7 @@ class BidafSelfAttention(Head):
         """The spans, each with the probability of its first token times that of its last."""
         scores = self._scores(features)
         ends = best_spans(*scores, self.longest)
-        shares = [own.softmax(dim=1).gather(1, at.unsqueeze(1)) for own, at in zip(scores, ends, strict=True)]
+        shares = [of_ends.softmax(dim=1).gather(1, at.unsqueeze(1)) for of_ends, at in zip(scores, ends, strict=True)]
         spans = zip(ends[0].tolist(), (ends[1] + 1).tolist(), strict=True)
         return list(zip(spans, (shares[0] * shares[1]).tolist(), strict=True))
 
@@ -501,8 +501,8 @@ class Squad(Task[SquadExample, SquadSettings]):
 
 def question_word(question: Sentence) -> str:
     """The first question word, in lower case; whom and whose count as who."""
-    found = (QUESTION_WORDS.get(word.lower()) for word in question)
-    return next(filter(None, found), OTHER)
+    kinds = (QUESTION_WORDS.get(word.lower()) for word in question)
+    return next(filter(None, kinds), OTHER)
 
 
 def answer_text(example: SquadExample, span: tuple[int, int]) -> str:

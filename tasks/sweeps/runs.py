@@ -244,8 +244,8 @@ def _looks(run: Run, here: bool, download: bool) -> Iterator[tuple[Hashable, Cal
     if features.words is not None:
         yield features.words.vectors, features.words.open_vectors
     for part in features.all_frozen().values():
-        own = {field.name: getattr(part, field.name) for field in fields(part) if field.name not in MIXING}
-        yield repr(own), lambda part=part: _open(part, download)  # type: ignore[misc]
+        settings = {field.name: getattr(part, field.name) for field in fields(part) if field.name not in MIXING}
+        yield repr(settings), lambda part=part: _open(part, download)  # type: ignore[misc]
     yield (features.name, features.elmo and features.elmo.weights), features.check_weights
     if here:
         yield ("device", run.device), lambda: choose_device(run.device)
@@ -287,7 +287,7 @@ def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: 
     times = [fmean(item.record.seconds or 0.0 for item in items) for items in equal if items]
     if times:
         environments = [item.record.environment for items in equal for item in items]
-        devices = " and ".join(sorted({own.device for own in environments if own is not None}))
+        devices = " and ".join(sorted({environment.device for environment in environments if environment is not None}))
         rest = f"; of the other {len(left) - len(times)} none is recorded" if len(times) < len(left) else ""
         about = f"about {duration(sum(times) / min(at_once or 1, len(times)))} for {len(times)} runs"
         yield f"time       {about}, as long as equal ones took on {devices}{rest}"
@@ -297,7 +297,7 @@ def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: 
         sizes = [sum(path.stat().st_size for path in items[0].path.parent.iterdir()) for items in equal if items]
         about = f"about {size_in_words(fmean(sizes) * len(left))} of records" if sizes else "records"
         yield f"disk       {about} in {folder}; {_free(folder)} free"
-    for folder, most in sorted({(own, run.store.limit_gb) for run in left if (own := run.store.folder())}):
+    for folder, most in sorted({(place, run.store.limit_gb) for run in left if (place := run.store.folder())}):
         yield f"disk       at most {most:g} GB of frozen layers in {folder} (store.limit_gb); {_free(folder)} free"
     for name, size in needs.downloads.items():
         yield f"download   {name}, {'size not known' if size is None else size_in_words(size)}"

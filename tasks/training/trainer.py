@@ -68,8 +68,8 @@ def plateau_schedule(optimizer: Optimizer, factor: float | None, patience: int) 
 def parameter_groups(parameters: Iterable[nn.Parameter], tuned: Sequence[TunedGroup]) -> list[dict[str, Any]]:
     """The groups of an optimizer: all that has the trainer's rate, then the layers of tuned sources."""
     apart = {id(parameter) for group in tuned for parameter in group.parameters}
-    own = [parameter for parameter in parameters if id(parameter) not in apart]
-    return [{"params": own}, *({"params": list(group.parameters)} for group in tuned)]
+    shared = [parameter for parameter in parameters if id(parameter) not in apart]
+    return [{"params": shared}, *({"params": list(group.parameters)} for group in tuned)]
 
 
 def tune(optimizer: Optimizer, tuned: Sequence[TunedGroup], epoch: int, progress: float) -> None:
@@ -202,9 +202,9 @@ class TaskModel(nn.Module):
         initialise(head, seed, "head")
         return cls(features, head)
 
-    def loss(self, batch: Batch, found: Sequence[LocatedText] | None = None) -> Tensor:
+    def loss(self, batch: Batch, texts: Sequence[LocatedText] | None = None) -> Tensor:
         """The loss of a batch, including the features' penalty; `found` are its texts if already located."""
-        vectors = self.features.vectors_of(self.features.find(batch.texts) if found is None else found)
+        vectors = self.features.vectors_of(self.features.find(batch.texts) if texts is None else texts)
         return self.head.loss(vectors, batch) + self.features.penalty()
 
     def trained(self) -> dict[str, nn.Parameter]:
@@ -441,11 +441,11 @@ class Trainer:
         trained, tuned = list(model.trained().values()), model.features.tuned_groups()
         best = f", best dev {self.task.metric} {state.best_score:.2f}" if state.best_epoch else ""
         tracked = self.reporter.track(plan, len(plan), f"epoch {epoch} of {config.epochs}{best}")
-        for _, batch, found in self._batches(model, train, tracked):
+        for _, batch, texts in self._batches(model, train, tracked):
             with _explain_out_of_memory(batch, f"epoch {epoch}, step {len(losses) + 1}"):
                 optimizer.zero_grad()
                 with self._autocast():
-                    loss = model.loss(batch, found)
+                    loss = model.loss(batch, texts)
                 loss.backward()  # type: ignore[no-untyped-call]
                 tune(optimizer, tuned, epoch, (epoch - 1 + len(losses) / len(plan)) / config.epochs)
                 if config.grad_norm is not None:
@@ -510,9 +510,9 @@ class Trainer:
         most = self.config.eval_batch_size or self.config.batch_size
         plan = plan_batches(self._sizes(examples), most, self.config.batch_tokens)
         model.eval()
-        for numbers, batch, found in self._batches(model, examples, self.reporter.track(plan, len(plan), label)):
+        for numbers, batch, texts in self._batches(model, examples, self.reporter.track(plan, len(plan), label)):
             with _explain_out_of_memory(batch, label), torch.no_grad(), self._autocast():
-                features = model.features.vectors_of(found)
+                features = model.features.vectors_of(texts)
             yield numbers, batch, features
 
     def _batches(

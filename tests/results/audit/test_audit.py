@@ -14,7 +14,7 @@ import results.audit
 from elmo.common.files import read_json, write_json
 from results.audit import audit, unsafe_name
 from results.publish import main as publish
-from results.records.collect import PUBLISHED, FoundRecord, collect
+from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, Identity, settings_hash
 from results.records.record import read_record, write_record
@@ -138,7 +138,7 @@ class TestPredictions:
             one[column] = 1
 
         path = copied(place, examples=more)
-        (finding,) = [own for own in audit([FoundRecord(path, read_record(path))]) if PREDICTIONS_NAME in own.text]
+        (finding,) = [own for own in audit([RecordFile(path, read_record(path))]) if PREDICTIONS_NAME in own.text]
         return finding.text
 
     @pytest.mark.parametrize(("task", "column"), [("ner", "tp"), ("ner", "fp"), ("sst5", "correct")])
@@ -178,22 +178,22 @@ class TestCopiedSeeds:
             write_record(path, replace(read_record(path), epochs=curve))
         assert publish(["--runs", str(tmp_path / "runs")], root) == 1
         assert capsys.readouterr().out.count("expected different curves of seeds 1 and 2") == 2
-        assert [item.record.identity.seed for item in collect([root]).found] == [3]
+        assert [item.record.identity.seed for item in collect([root]).files] == [3]
         # as a later copy of what is published
         shutil.rmtree(tmp_path / "runs" / "paper" / "sst5" / "glove" / "seed-1")
         assert publish(["--runs", str(tmp_path / "runs")], root) == 0
-        assert {item.record.identity.seed for item in collect([root]).found} == {2, 3}
+        assert {item.record.identity.seed for item in collect([root]).files} == {2, 3}
         path = save_run(tmp_path / "late", 50, task="sst5", seed=1)
         write_record(path, replace(read_record(path), epochs=[{"epoch": 1, "loss": 1.5, "accuracy": 50.0}]))
         assert publish(["--runs", str(tmp_path / "late")], root) == 1
-        assert {item.record.identity.seed for item in collect([root]).found} == {2, 3}
+        assert {item.record.identity.seed for item in collect([root]).files} == {2, 3}
 
     def test_early_stopping_may_give_one_seed_the_same_curve_twice(self, tmp_path):
         curve = [{"epoch": 1, "loss": 1.5, "f1": 50.0}]
         for epochs in (10, 20):
             record = make_record(90.0, variant={"trainer.epochs": epochs})
             save(tmp_path, replace(record, epochs=curve), [{"tp": 9, "fp": 1, "fn": 1}])
-        assert audit(collect([tmp_path]).found) == []
+        assert audit(collect([tmp_path]).files) == []
 
 
 class TestNames:
@@ -225,7 +225,7 @@ class TestPublish:
             save_run(tmp_path / "runs", 50, task="sst5", data=data, features=features)
         assert publish(["--runs", str(tmp_path / "runs")], root) == 1
         assert "identity.data: expected a name of letters" in capsys.readouterr().out
-        assert collect([root]).found == []
+        assert collect([root]).files == []
 
     def test_a_run_that_contradicts_the_published_one_is_not_copied(self, root, tmp_path, capsys):
         """It used to be copied first, and then every later update failed."""
@@ -237,7 +237,7 @@ class TestPublish:
         assert "found trainer.epochs: 5 and 6" in capsys.readouterr().out
         save_run(tmp_path / "third", 52, task="sst5", seed=3, config=one)
         assert publish(["--runs", str(tmp_path / "third")], root) == 0
-        assert [item.record.identity.seed for item in collect([root]).found] == [1, 3]
+        assert [item.record.identity.seed for item in collect([root]).files] == [1, 3]
 
     @pytest.mark.parametrize(("commit", "shown"), [(None, "found none"), (CODE, f"found {CODE}")])
     def test_commits_are_those_of_the_repository(self, root, tmp_path, capsys, commit, shown):
@@ -269,7 +269,7 @@ def test_a_config_that_was_edited_has_another_hash(tmp_path):
     record = make_record(90.0)
     examples = [{"tp": 9, "fp": 1, "fn": 1}]
     save(tmp_path, replace(record, inputs={"settings": settings_hash(record.config)}), examples)
-    (item,) = collect([tmp_path]).found
+    (item,) = collect([tmp_path]).files
     assert audit([item]) == []
     edited = replace(item.record, config={**record.config, "trainer": {"lr": 0.5}})
     (finding,) = audit([replace(item, record=edited)])

@@ -58,7 +58,7 @@ class Published:
         self.rows: dict[tuple[str, str], list[Row]] = {}
         for row in [*table.rows, *table.others]:
             self.rows.setdefault(row.key, []).append(row)
-        self._paths = {item.record.fingerprint: item.path for item in collection.found}
+        self._paths = {item.record.fingerprint: item.path for item in collection.files}
         self._known: dict[tuple[str, str, frozenset[int]], Values] = {}
         self._of_kinds: dict[tuple[str, str], Values] = {}
 

@@ -8,7 +8,7 @@ from tests.results.making import make_record, with_config
 
 def test_first_defaults_are_values_of_published_records():
     """None was made up: a record has the value, unless the key is newer than all of them."""
-    known = [flattened(item.record.config) for item in collect([PUBLISHED]).found if not item.record.trial]
+    known = [flattened(item.record.config) for item in collect([PUBLISHED]).files if not item.record.trial]
     first = first_defaults()
     values = {key: [leaves[key] for leaves in known if key in leaves] for key in first}
     assert {key for key, found in values.items() if found and first[key] not in found} == set()

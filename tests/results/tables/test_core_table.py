@@ -29,7 +29,7 @@ def test_every_task_has_its_gain_on_one_line_of_100_columns(capsys):
     _, out, _ = run_table(capsys, "--published", notes=False)
     header, lines = table_lines(out)
     assert max(map(len, [*header, *lines])) <= 100
-    assert len(lines) >= len({item.record.identity.row for item in collect([PUBLISHED]).found}) > 5
+    assert len(lines) >= len({item.record.identity.row for item in collect([PUBLISHED]).files}) > 5
     compared = [line for line in lines if "probe" not in line]  # probes have one layer an arm, and a table of their own
     assert all(" to " in line for line in compared), "an interval, so a gain"
     notes = out.partition("Notes:")[2].splitlines()

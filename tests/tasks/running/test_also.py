@@ -9,7 +9,7 @@ import pytest
 
 from elmo.common.errors import InputError
 from results.audit import audit
-from results.records.collect import FoundRecord
+from results.records.collect import RecordFile
 from results.records.example_scores import read_examples
 from results.records.identity import CONFIDENCES_NAME, RECORD_NAME, also_name
 from results.records.record import read_record, write_record
@@ -60,7 +60,7 @@ def ended(place):
 
 @pytest.fixture
 def found(ended):
-    return FoundRecord(ended.folder / RECORD_NAME, read_record(ended.folder / RECORD_NAME))
+    return RecordFile(ended.folder / RECORD_NAME, read_record(ended.folder / RECORD_NAME))
 
 
 def test_score_name_and_fingerprint_stay_as_they_are(place, plain, found):
