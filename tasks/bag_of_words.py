@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from elmo.common.errors import InputError
 from tasks.data.text import bioes, spans_of
-from tasks.kinds import Classification, Tagging
-from tasks.task import Batch, FeatureBatch, Head, Sentence, Task
+from tasks.kinds import Classification, LabelledText, Tagging
+from tasks.task import Answer, Batch, FeatureBatch, Head, Sentence, Task
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of the L2 penalty; dev chooses
 ITERATIONS = 300
@@ -46,8 +47,16 @@ def of_token(words: Sentence, place: int) -> list[str]:
 class BagOfWords(Head):
     """TF-IDF of words and pairs of words, and a logistic regression; for tags, of each token and its neighbours.
 
-    It depends on no seed. Nothing is trained by gradients, so that no weights are kept.
+    It depends on no seed. Nothing is trained by gradients: the buffers have what is fitted.
+
+    Attributes:
+        grams: what the columns of `weights` are about.
+        labels: of the classes, as texts.
     """
+
+    weights: Tensor  # (labels, or 1 for two labels; grams)
+    offsets: Tensor  # (labels, or 1 for two labels)
+    rarity: Tensor  # (grams,): the inverse document frequencies
 
     def __init__(self, task: Task[Any, Any]) -> None:
         super().__init__()
@@ -58,7 +67,8 @@ class BagOfWords(Head):
             )
         self._task = task
         self._tags = isinstance(task, Tagging)
-        self._labels: list[Any] = []
+        self.grams: list[str] = []
+        self.labels: list[str] = []
         self._model: Any = None
 
     def fit(self, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, float]:
@@ -69,11 +79,12 @@ class BagOfWords(Head):
         from threadpoolctl import threadpool_limits
 
         items = [item for example in train for item in self._items(self._task.texts(example))]
-        gold = [label for one in self._task.gold(train) for label in (one if self._tags else [one])]
-        self._labels = list(dict.fromkeys(gold))
-        numbers = [self._labels.index(label) for label in gold]
+        gold = [str(label) for one in self._task.gold(train) for label in (one if self._tags else [one])]
+        labels = list(dict.fromkeys(gold))
+        numbers = [labels.index(label) for label in gold]
         best: dict[str, float] = {}
-        kept = None
+        kept: Any = None
+        self.labels = labels
         for strength in STRENGTHS:
             classifier = LogisticRegression(C=strength, max_iter=ITERATIONS, tol=TOLERANCE)
             self._model = make_pipeline(TfidfVectorizer(analyzer=list, sublinear_tf=True), classifier)
@@ -82,8 +93,34 @@ class BagOfWords(Head):
             values = self._task.score(dev, self._predicted(list(map(self._task.texts, dev)))).values
             if not best or values[self._task.metric] > best[self._task.metric]:
                 best, kept = values, self._model
-        self._model = kept
+        vectors, classifier = (step for _, step in kept.steps)
+        self.expect(vectors.get_feature_names_out().tolist(), labels)
+        fitted = (classifier.coef_, classifier.intercept_, vectors.idf_)
+        for buffer, values_of in zip(self.buffers(), fitted, strict=True):
+            buffer.copy_(torch.from_numpy(values_of))
         return best
+
+    def expect(self, grams: Sequence[str], labels: Sequence[str]) -> None:
+        """Makes room for what is fitted to these grams and labels."""
+        self.grams, self.labels, self._model = list(grams), list(labels), None
+        rows = len(labels) if len(labels) > 2 else 1
+        for name, shape in {"weights": (rows, len(grams)), "offsets": (rows,), "rarity": (len(grams),)}.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    def _restored(self) -> Any:  # noqa: ANN401 (scikit-learn has no types)
+        """The fitted model, made from the buffers."""
+        from sklearn.feature_extraction.text import TfidfVectorizer  # imported here: slow to import
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+
+        vectors, classifier = (
+            TfidfVectorizer(analyzer=list, sublinear_tf=True, vocabulary=self.grams),
+            LogisticRegression(),
+        )
+        vectors.idf_ = self.rarity.cpu().numpy()
+        classifier.coef_, classifier.intercept_ = self.weights.cpu().numpy(), self.offsets.cpu().numpy()
+        classifier.classes_ = np.arange(len(self.labels))
+        return make_pipeline(vectors, classifier)
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """Zero: nothing is trained by gradients."""
@@ -93,14 +130,26 @@ class BagOfWords(Head):
         """The predictions for the words of a batch."""
         return self._predicted(list(zip(*batch.texts, strict=True)))
 
+    def decode_with_probabilities(self, features: Sequence[FeatureBatch], batch: Batch) -> list[Answer]:
+        """The predictions; those of texts with the probabilities of all labels."""
+        predictions = self.decode(features, batch)
+        if self._tags:
+            return [(tags, []) for tags in predictions]
+        columns = {label: number for number, label in enumerate(self.labels)}
+        shares = self._model.predict_proba(list(map(of_texts, zip(*batch.texts, strict=True)))).tolist()
+        known = [columns.get(label) for label in self._task.probability_labels()]
+        probabilities = [[0.0 if number is None else own[number] for number in known] for own in shares]
+        return list(zip(predictions, probabilities, strict=True))
+
     def _items(self, texts: Sequence[Sentence]) -> list[list[str]]:
         """What is classified of an example: the whole, or each token."""
         return [of_token(texts[0], place) for place in range(len(texts[0]))] if self._tags else [of_texts(texts)]
 
     def _predicted(self, examples: Sequence[Sequence[Sentence]]) -> list[Any]:
+        self._model = self._model or self._restored()
         numbers = self._model.predict([item for texts in examples for item in self._items(texts)])
-        labels = (self._labels[number] for number in numbers)
-        if not self._tags:
-            return list(labels)
+        labels = iter(self.labels[number] for number in numbers)
+        if not self._tags:  # a prediction has the form of a gold label
+            return self._task.gold([LabelledText("", (), label) for label in labels])
         tagged = [[next(labels) for _ in texts[0]] for texts in examples]
         return [bioes(spans_of(tags), len(tags)) for tags in tagged]  # repaired: each tag is predicted alone

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from elmo.common.errors import InputError
-from elmo.common.files import sha256_of
+from elmo.common.files import hashes_of
 from results.records.identity import RECORD_NAME
 from tasks.compare.answer import OwnAnswer
 from tasks.compare.plan import Plan, quoted
@@ -28,27 +28,30 @@ epoch. It reads the columns {columns}. Its labels: {labels}. Its file has the wo
 
 
 def export(plan: Plan, runs_dir: Path, folder: Path, answer: OwnAnswer) -> str:
-    """Trains the best arm that can be kept, and writes what it needs elsewhere; returns the name of the arm.
+    """Trains the best arm, and writes what it needs elsewhere; returns the name of the arm.
 
     Raises:
         InputError: the folder has other files.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / RECORD_NAME).exists():
         raise InputError(f"--export {folder}: expected a new folder or an earlier export, found other files")
-    kept_arms = answer.scores.keys() - {"bag_of_words", "elmo_own"}  # the one keeps no model, the other needs its biLM
-    arm = max(sorted(kept_arms), key=lambda name: answer.scores[name])
+    arm = max(sorted(answer.scores), key=lambda name: answer.scores[name])
     words = [*plan.overrides("-export"), *plan.arms[arm], "keep_weights=true", f"runs_dir={quoted(runs_dir)}"]
-    kept = run(typed_config(words), in_sweep=True).folder
+    config = typed_config(words)
+    kept = run(config, in_sweep=True).folder
     assert kept is not None
     folder.mkdir(parents=True, exist_ok=True)
     for name in (RECORD_NAME, WEIGHTS_NAME):
         shutil.copyfile(kept / name, folder / name)
+    if config.features.elmo and (bilm := Path(config.features.elmo.weights)).is_dir():  # where load_weights finds it
+        shutil.copytree(bilm, folder / bilm.name, dirs_exist_ok=True)
     labels = {tag[2:] for row in plan.data.rows for tag in row.tags if tag[2:]} or {row.label for row in plan.data.rows}
     labels_and_columns = {"labels": ", ".join(sorted(labels)), "columns": ", ".join(plan.data.columns)}
     facts = {"name": plan.name, "text": answer.text, "arm": arm, "size": len(plan.data.rows), "folder": folder}
     card = CARD.format(**facts, **labels_and_columns, torch=torch.__version__)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    names = ("README.md", RECORD_NAME, WEIGHTS_NAME)
-    sums = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "SHA256SUMS")
+    hashes = hashes_of(files, folder)
+    sums = "".join(f"{sha256}  {name}\n" for name, sha256 in hashes.items())
     (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")
     return arm

@@ -69,7 +69,7 @@ class Ended:
         folder: of its record.
         scores: by split and metric, in percent; also those of a run that was done before.
         model: the trained model, which predicts raw text. None if another process or an earlier one trained it
-            (`tasks.load_model(folder)` loads it if it was kept), and for a task that does not train by gradients.
+            (`tasks.load_model(folder)` loads it if it was kept), and for a task that fits itself.
     """
 
     status: Literal["finished", "skipped", "elsewhere", "failed", "failed before"]

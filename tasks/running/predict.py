@@ -111,6 +111,8 @@ def save_weights(path: Path, model: TaskModel, config: Run, inputs: Mapping[str,
         "labels": list(config.task.labels),
         "trained": {name: value.detach().cpu() for name, value in model.kept().items()},
     }
+    if isinstance(model.head, BagOfWords):
+        saved |= {"grams": model.head.grams, "classes": model.head.labels}
     write_tensors(path, saved)
     return sha256_of(path)
 
@@ -146,8 +148,9 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         config_dir: a folder of further configs, trusted like code.
     """
     saved = read_tensors(path, PARTS, "cpu", RUN_AGAIN)
-    for name in ("words", "labels"):
-        if not all(isinstance(text, str) for text in saved[name]):
+    grams, classes = (saved.setdefault(name, []) for name in ("grams", "classes"))  # of a bag of words
+    for name in ("words", "labels", "grams", "classes"):
+        if not isinstance(saved[name], list) or not all(isinstance(text, str) for text in saved[name]):
             raise InputError(f"{path}: expected texts as {name}, found others. {RUN_AGAIN}")
     found = saved["task"]
     if task not in (None, found):
@@ -182,15 +185,22 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
     features.check_fingerprint(here)
     model = TaskModel.start(config.task, features, config.seed)
+    if isinstance(model.head, BagOfWords):
+        model.head.expect(grams, classes)
     with naming(path, RUN_AGAIN):
         model.restore(saved["trained"])
     return config, model
 
 
 def _existing(path: Path, given: object) -> str:
-    """A path that the model's file names."""
+    """A path that the model's file names, or what lies next to that file under the same name."""
+    name = Path(str(given)).name
+    if name and (path.parent / name).exists():
+        return str(path.parent / name)
     if not Path(str(given)).exists():
-        raise InputError(f"{path}: the model was trained with {given}, which no longer exists. Put it back")
+        raise InputError(
+            f"{path}: the model was trained with {given}, which no longer exists. Put it back, or next to {path.name}"
+        )
     return str(given)
 
 
@@ -420,9 +430,8 @@ def _weights_below(folder: Path) -> Path:
 
 
 def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedModel | None:
-    """The model of a run, ready to predict; None for a task that is not trained by gradient descent."""
-    by_itself = isinstance(config.task, FitsItself) or isinstance(model.head, BagOfWords)
-    return None if by_itself else LoadedModel(config, model, device)
+    """The model of a run, ready to predict; None for a task that fits itself."""
+    return None if isinstance(config.task, FitsItself) else LoadedModel(config, model, device)
 
 
 def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:

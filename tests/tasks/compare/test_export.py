@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 import tasks
+from elmo import random_bilm, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import sha256_of
 from tasks.compare import plan as plans
@@ -15,28 +16,51 @@ from tasks.compare.answer import OwnAnswer
 from tasks.compare.export import export
 from tasks.compare.reading import OwnData, OwnExample
 from tasks.running.predict import main as predict
+from tests.tasks.making import DRAWN_WORDS
 
 TEXTS = [f"{word} {number}" for number in range(30) for word in ("a fine day", "a bad day")]
-ANSWER = OwnAnswer(
-    "On these texts it is so.",
-    "On these texts it is so.\n\ntable\n",
-    "",
-    {"bag_of_words": 9.0, "glove": 2.0, "elmo": 1.0},
-)
+SENTENCE = "On these texts it is so."
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export")
+def answer(best):
+    """An answer in which this arm is the best one."""
+    scores = {"bag_of_words": 1.0, "glove": 1.0, "elmo": 1.0, "elmo_own": 1.0, best: 2.0}
+    return OwnAnswer(SENTENCE, f"{SENTENCE}\n\ntable\n", "", scores)
+
+
+def exporting(folder, best, own=()):
+    """The folder that this arm leaves, elsewhere, without its runs."""
     rows = [OwnExample((text,), "good" if "fine" in text else "poor") for text in TEXTS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(plans.SIZES, "classify", {100: (8, 1, 0.01, 8)})
         patch.setattr(plans, "SHOWN", 0)
-        plan = plans.make_plan(OwnData("classify", ["review", "stars"], rows, []), "days", folder / "runs", [1])
-        assert export(plan, folder / "runs", folder / "model", ANSWER) == "glove"  # a bag of words keeps no model
-        assert export(plan, folder / "runs", folder / "model", ANSWER) == "glove"
+        data = OwnData("classify", ["review", "stars"], rows, [])
+        plan = plans.make_plan(data, "days", folder / "runs", [1], {"elmo_own": own})
+        for _ in range(2):
+            assert export(plan, folder / "runs", folder / "model", answer(best)) == best
     shutil.rmtree(folder / "runs")  # it must not need them
     return shutil.move(folder / "model", folder / "elsewhere")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return exporting(tmp_path_factory.mktemp("export"), "glove")
+
+
+def test_a_bag_of_words_predicts_elsewhere(tmp_path):
+    found = tasks.load_model(exporting(tmp_path, "bag_of_words")).predict(TEXTS)
+    assert [one["label"] for one in found] == ["good" if "fine" in text else "poor" for text in TEXTS]
+    for one in found:
+        assert one["probabilities"].keys() == {"good", "poor"}
+        assert max(one["probabilities"], key=one["probabilities"].__getitem__) == one["label"]
+
+
+def test_a_tuned_bilm_goes_along(tmp_path):
+    save_bilm(random_bilm("tiny", 5), tmp_path / "runs" / "own" / "weights.safetensors")
+    own = ["features=elmo", *DRAWN_WORDS, f"features.elmo.weights='{tmp_path / 'runs' / 'own'}'"]
+    folder = exporting(tmp_path, "elmo_own", own)
+    assert {one["label"] for one in tasks.load_model(folder).predict(TEXTS)} <= {"good", "poor"}
+    assert "own/weights.safetensors" in (folder / "SHA256SUMS").read_text()
 
 
 def test_it_predicts_elsewhere(exported):
@@ -102,4 +126,4 @@ def test_its_card_and_its_hashes(exported):
 def test_it_overwrites_nothing_else(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="expected a new folder or an earlier export"):
-        export(None, tmp_path, tmp_path, ANSWER)
+        export(None, tmp_path, tmp_path, answer("glove"))
