@@ -219,6 +219,12 @@ class Tagging(Task[TaggedExample, Settings]):
 
     def score(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[str]]) -> Scores:
         """Span F1, precision and recall, also by label; true and false positives and misses of each sentence."""
+        for example, tags in zip(examples, predictions, strict=True):
+            if len(tags) != len(example.words):
+                raise ValueError(
+                    f"decode() of the head of {self.name}: expected a tag for each of {len(example.words)} words of "
+                    f"{example.id}, found {len(tags)}. Leave out the padding: features[0].lengths"
+                )
         return span_scores([example.spans for example in examples], [spans_of(tags) for tags in predictions])
 
     def judged(self, examples: Sequence[TaggedExample], answers: Sequence[Answer]) -> list[list[tuple[float, bool]]]:

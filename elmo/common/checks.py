@@ -78,19 +78,24 @@ def one_of(known: Collection[str], key: str, value: str) -> None:
 
 
 def importable(key: str, target: object) -> object:
-    """The object with a dotted name, module.NAME; None if the module does not have it.
+    """The object with a dotted name, module.NAME; None without a dot.
 
     Raises:
-        InputError: the module cannot be imported.
+        InputError: the module cannot be imported, or does not have the name.
     """
     module, _, name = str(target).rpartition(".")
+    if not module:
+        return None
     try:
-        return getattr(importlib.import_module(module), name, None) if module else None
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(
             f"{key}: {excerpt(target)} cannot be imported: {error}. A file of your own is found in the current folder "
             "or in a folder of PYTHONPATH"
         ) from error
+    if not hasattr(loaded, name):
+        raise InputError(f"{key}: expected a class that the module {module} has, found {name}. Correct the name")
+    return getattr(loaded, name)
 
 
 Width = Annotated[int, width]

@@ -361,7 +361,7 @@ def _plain_settings(task: str, features: str, data: str) -> dict[str, Any]:
         plain = compose_config([f"task={task}", f"features={features}", f"data='{quoted}'"])
     except MissingConfigException as error:
         raise InputError(
-            f"{error.missing_cfg_file}: no such config; `name` in a YAML must be its file's name"
+            f"{error.missing_cfg_file}: no such config; `name` in a YAML or a task's class must be its file's name"
         ) from error
     return _flat(_resolved(_without_unused(plain), anywhere=True))
 

@@ -180,7 +180,7 @@ class TestErrors:
         ("given", "message"),
         [
             ({"_target_": "no_such_file.Source"}, r"\'no_such_file\.Source\' cannot be imported.*PYTHONPATH"),
-            (source("Missing"), "expected a class that accepts these settings, found .*Missing: "),
+            (source("Missing"), r"expected a class that the module .*test_parts has, found Missing\."),
             (
                 source(wide=3),
                 "accepts these settings, found .*Lengths: got an unexpected keyword argument 'wide'",

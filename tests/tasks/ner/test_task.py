@@ -46,6 +46,12 @@ def test_they_agree_where_nothing_is_gold_or_predicted(gold, predicted):
     assert TASK.score_test([example], [predicted]) == TASK.score([example], [predicted])
 
 
+@pytest.mark.parametrize("tags", [["O"], ["O", "O", "S-PER"]])
+def test_a_head_that_tags_padding_is_an_error_not_a_lower_score(tags):
+    with pytest.raises(ValueError, match=rf"a tag for each of 2 words of 1, found {len(tags)}\."):
+        TASK.score([NerExample("1", ("a", "b"), (), ("O", "O"))], [tags])
+
+
 def test_the_recorded_values_are_those_of_seqeval(monkeypatch):
     examples = make_examples(0, 10)
     predictions = malformed(0, examples)
