@@ -34,7 +34,7 @@ from elmo.common.progress import Meter
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
 
-LARGE = 5_000_000  # bytes of a file
+LARGE = 1_000_000  # bytes of a file
 POLL = 0.5  # seconds
 LOG_LINES = 10
 PASSES, MOST_TOKENS = 3, 2_000_000  # of the text to tune on

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, permutations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +37,10 @@ PAIRED = [
 ]
 REMEDY = "Name the columns: --columns TEXT,LABEL, or for pairs --columns TEXT,TEXT,LABEL"
 _TAG = re.compile(r"[BIESLUM]-\S+|O")
+_TREE = re.compile(r"\((\S+) .*\)")
+_ESCAPED = {"-LRB-": "(", "-RRB-": ")"}
+_NO_SPACE = re.compile(r"\s+|^$")
+CONLLU, UPOS = 10, 3  # columns of CoNLL-U, and the one of parts of speech
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -82,6 +86,10 @@ def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
         data = _of_table(*_hub_rows(given, saved), columns)
     elif path.is_dir():
         files = sorted(file for file in path.rglob("*.txt") if file.parent != path)
+        if not files:
+            raise InputError(
+                f"{given}: expected text files (.txt) in a folder for each class, found none. Name one file"
+            )
         rows = [OwnExample((_decoded(file, said),), file.parent.name) for file in files]
         said = [f"{len(files):,} text files (.txt), each in the folder of its class", *said[:1]]
         data = OwnData("classify", ("text", "label"), rows, [])
@@ -90,7 +98,7 @@ def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
         if text.lstrip()[:1] in ("{", "["):
             data = _of_table(*_json_rows(path, text), columns)
         else:
-            data = _tagged(text) or _of_table(*_delimited(path, text), columns)
+            data = _trees(text) or _tagged(text) or _of_table(*_delimited(path, text), columns)
     else:
         raise InputError(f"{given}: expected a file, a folder or the name of a dataset, found none. Check the path")
     data.said[:0] = said
@@ -164,23 +172,53 @@ def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
     rows = []
     for split in found.values() if isinstance(found, dict) else [found]:
         classes = {name: kind.names for name, kind in split.features.items() if isinstance(kind, datasets.ClassLabel)}
+        inner = {name: getattr(kind, "feature", None) for name, kind in split.features.items()}
+        lists = {name: kind.names for name, kind in inner.items() if isinstance(kind, datasets.ClassLabel)}
         for row in split:
             named = {name: names[row[name]] if (row[name] or 0) >= 0 else None for name, names in classes.items()}
-            rows.append({**row, **named})
+            tags = {name: [names[tag] for tag in row[name]] for name, names in lists.items()}
+            rows.append({**row, **named, **tags})
     return list(rows[0]), rows, "a Hugging Face dataset, all of its splits together"
 
 
+def _trees(text: str) -> OwnData | None:
+    """The sentences of treebank trees, a line each, with the label of the whole tree; None if these are none."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    trees = [_TREE.fullmatch(line.strip()) for line in lines]
+    if not lines or not all(trees[:LOOKED_AT]):
+        return None
+    words = [[_ESCAPED.get(word, word) for word in re.findall(r"([^\s()]+)\)", line)] for line in lines]
+    found = zip(words, trees, strict=True)
+    rows = [OwnExample((" ".join(own).replace("\\/", "/"),), tree[1]) for own, tree in found if tree]
+    return OwnData("classify", ("text", "label"), rows, ["trees, each with the label of its root"])
+
+
 def _tagged(text: str) -> OwnData | None:
-    """Sentences of words with tags in columns, with a blank line after each; None if the text is something else."""
-    lines = [line.rstrip() for line in text.splitlines() if not line.startswith(("-DOCSTART-", "# "))]
-    delimiter = "\t" if any("\t" in line for line in lines[:LOOKED_AT]) else None
-    blocks = [list(block) for blank, block in groupby(lines, lambda line: not line) if not blank]
-    width = (
-        Counter(len(line.split(delimiter)) for block in blocks for line in block).most_common(1)[0][0] if blocks else 0
-    )
-    cells = [[row for line in block if len(row := line.split(delimiter)) == width] for block in blocks]
+    """Sentences of words with tags in columns, with a blank line after each; None if the text is something else.
+
+    Raises:
+        InputError: there are columns of another task.
+    """
+    if text.startswith("#begin document"):
+        raise InputError(
+            "expected labelled texts, pairs or tagged words, found columns of coreference or semantic roles "
+            "(CoNLL-2012). For these: python -m tasks.run task=coref, or task=srl"
+        )
+    lines = [line.rstrip("\r ") for line in text.split("\n") if not line.startswith("-DOCSTART-")]
+    delimiter = "\t" if any("\t" in line.strip() for line in lines[:LOOKED_AT]) else None
+    split = [line.split(delimiter) if line.strip() else [] for line in lines]
+    width = max(Counter(map(len, filter(None, split))).items(), key=lambda it: it[1], default=(0, 0))[0]
+    # A line that begins with # is a comment, unless it has a tag like others.
+    last = {row[-1] for row in split if 0 < len(row) == width and not row[0].startswith("#")}
+    split = [row for row in split if not row or not row[0].startswith("#") or (len(row) == width and row[-1] in last)]
+    conllu = width == CONLLU and delimiter == "\t"
+    cells = [
+        [row for row in block if len(row) >= width and not (conllu and re.fullmatch(r"\d+[-.]\d+", row[0]))]
+        for blank, block in groupby(split, lambda row: not row)
+        if not blank
+    ]
     cells = list(filter(None, cells))
-    columns = list(zip(*(row for sentence in cells for row in sentence), strict=True))
+    columns = list(zip(*(row[:width] for sentence in cells for row in sentence), strict=True))
     if (
         width < 2
         or len(cells) < max(2, len(lines) / 300)
@@ -189,22 +227,49 @@ def _tagged(text: str) -> OwnData | None:
         return None
     word = int(width > 2 and all(map(str.isdigit, columns[0])))
     spans = [place for place in range(width) if all(map(_TAG.fullmatch, columns[place]))]
-    tag = spans[-1] if spans else width - 1
+    tag = spans[-1] if spans else UPOS if conllu else width - 1
+    said = [f"{width} columns, words in column {word + 1}, tags in column {tag + 1}"]
+    if left_out := sum(0 < len(row) < width for row in split):
+        said.append(f"{left_out:,} lines with fewer columns are left out")
+    return _of_words([([row[word] for row in own], [row[tag] for row in own]) for own in cells], said)
+
+
+def _of_words(sentences: Sequence[tuple[Sequence[str], Sequence[str]]], said: list[str]) -> OwnData:
+    """The examples of words and tags."""
+    spans = all(_TAG.fullmatch(tag) for _, tags in sentences for tag in tags)
+    if not spans:
+        said.append("each word has a tag, scored as a span of one word")
     rows = []
-    for sentence in cells:
-        tags = tuple(row[tag] if spans else f"B-{row[tag]}" for row in sentence)
-        rows.append(OwnExample(tuple(row[word] for row in sentence), str(set(tags) == {"O"}), tags))
-    what = "tags of spans" if spans else "a tag for each word, scored as a span of one word,"
-    said = [f"{width} columns, words in column {word + 1}, {what} in column {tag + 1}"]
-    if left_out := sum(map(len, blocks)) - len(columns[0]):
-        said.append(f"{left_out:,} lines with another number of columns are left out")
+    for words, own in sentences:
+        tags = tuple(own if spans else (f"B-{tag}" for tag in own))
+        rows.append(OwnExample(tuple(words), str(set(tags) == {"O"}), tags))
     return OwnData("ner", ("words", "tags"), rows, said)
+
+
+def _of_lists(names: Sequence[str], rows: Rows, form: str) -> OwnData | None:
+    """The examples of a table whose cells are lists of words and of their tags; None if there are none."""
+    lists = [name for name in names if all(isinstance(row.get(name), list) for row in rows[:LOOKED_AT])]
+    words = [name for name in lists if re.search("token|word", name.lower())]
+    tags = [
+        name
+        for name in lists
+        if words and all(len(row[name]) == len(row[words[0]]) for row in rows) and name not in words
+    ]
+    if not tags:
+        return None
+    tag = next((name for name in tags if "ner" in name.lower()), tags[-1])
+    kept = [
+        ([_NO_SPACE.sub("_", word) for word in row[words[0]]], list(map(str, row[tag]))) for row in rows if row[tag]
+    ]
+    return _of_words(kept, [form, f"words in {words[0]}, tags in {tag}"])
 
 
 def _of_table(names: Sequence[str], rows: Rows, form: str, columns: Sequence[str]) -> OwnData:
     """The examples of a table, in the columns that are given, or found by names and values."""
     said = [form]
     if not columns:
+        if data := _of_lists(names, rows, form):
+            return data
         columns = _columns(names, rows, said)
     elif len(columns) not in (2, 3) or not set(columns) <= set(names):
         raise InputError(f"--columns {','.join(columns)}: expected two or three of {', '.join(names)}. {REMEDY}")
@@ -239,12 +304,27 @@ def _columns(names: Sequence[str], rows: Rows, said: list[str]) -> list[str]:
     texts = [*(name for name in named if name in long), *sorted(long, key=words.__getitem__, reverse=True), *named]
     if not texts:
         raise InputError(f"expected a column of texts, found none among {', '.join(names)}. {REMEDY}")
+    text = texts[0]
+    for place, mention in permutations(set(names) - {text}, 2):
+        if all(_is_place(row, text, place, mention) for row in rows[:LOOKED_AT]):
+            raise InputError(
+                f"{place} says where {mention} is in {text}, so the labels are of places: expected labels of whole "
+                f"texts, of pairs, or of words (columns of words and tags). For whole texts: --columns {text},{label}"
+            )
+    if label not in map(lower.get, LABELS) and len(short) > 1:
+        said.append(f"{', '.join(short)} could be the label: used {label}. For another --columns {text},{short[0]}")
     if others := [name for name in dict.fromkeys(texts[1:]) if name != texts[0] and name in long]:
         said.append(
             f"{texts[0]} and {', '.join(others)} could be the text: used {texts[0]}. For another --columns "
             f"{others[0]},{label}, for pairs --columns {texts[0]},{others[0]},{label}"
         )
     return [texts[0], label]
+
+
+def _is_place(row: Mapping[str, Any], text: str, place: str, mention: str) -> bool:
+    """Whether a cell is the number of a character in the text, where that of another column begins."""
+    start, part = _cell(row, place), _cell(row, mention)
+    return bool(part) and start.isdecimal() and _cell(row, text)[int(start) :].startswith(part)
 
 
 def _checked(data: OwnData) -> OwnData:
@@ -256,14 +336,17 @@ def _checked(data: OwnData) -> OwnData:
     counts, column = Counter(row.label for row in data.rows), data.columns[-1]
     numbers = {label for label in counts if re.fullmatch(r"[-+]?\d*[.,]?\d+", label)}
     if data.task != "ner":
-        if len(counts) > max(MOST_CLASSES if len(numbers) < len(counts) else MOST_NUMBERS, len(data.rows) / 20):
+        most = max(MOST_CLASSES if len(numbers) < len(counts) else MOST_NUMBERS, len(data.rows) / 20)
+        if len(counts) > (MOST_NUMBERS if any(re.search("[.,]", label) for label in numbers) else most):
             found = f"{len(counts):,} different {'numbers' if len(numbers) == len(counts) else 'values'}"
             raise InputError(f"{column}: expected classes, such as low and high, found {found}. {REMEDY}")
         if rare := [label for label in counts if counts[label] < MOST_RARE]:
             data.rows = [row for row in data.rows if row.label not in rare]
             data.said.append(f"labels of fewer than {MOST_RARE} texts are left out: {', '.join(rare)[:80]}")
-    kinds = {tag for row in data.rows for tag in row.tags} - {"O"} or {row.label for row in data.rows}
-    if data.rows and len(kinds) < 2 - (data.task == "ner"):
+    kinds = {tag for row in data.rows for tag in row.tags} or {row.label for row in data.rows}
+    if data.task == "ner" and len(kinds) > MOST_CLASSES:
+        raise InputError(f"{column}: expected at most {MOST_CLASSES} different tags, found {len(kinds):,}. Merge some")
+    if data.rows and len(kinds) < 2:
         raise InputError(f"{column}: expected at least two labels, found only {', '.join(kinds)}. {REMEDY}")
     if len(data.rows) < LEAST:
         raise InputError(f"expected at least {LEAST} labelled examples, found {len(data.rows)}. Label more")

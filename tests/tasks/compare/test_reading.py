@@ -73,7 +73,39 @@ def test_words_with_tags(tmp_path):
 def test_tags_without_spans_are_spans_of_one_word(tmp_path):
     data = read_own(table(tmp_path / "x.txt", ["Ada\tNNP", "sleeps\tVBZ", ""] * 50))
     assert data.rows[0].tags == ("B-NNP", "B-VBZ")
-    assert "a tag for each word" in data.said[0]
+    assert "each word has a tag" in data.said[1]
+
+
+def test_columns_of_conllu_are_words_and_parts_of_speech(tmp_path):
+    words = [
+        ("1-2", "don't", "_", "_"),
+        ("1", "do", "do", "AUX"),
+        ("2", "n't", "not", "PART"),
+        ("3", "go", "go", "VERB"),
+    ]
+    lines = ["# text = don't go", *("\t".join([*own, *"_" * 6]) for own in words), ""]
+    data = read_own(table(tmp_path / "x.conllu", lines * 50))
+    assert (data.rows[0].texts, data.rows[0].tags) == (("do", "n't", "go"), ("B-AUX", "B-PART", "B-VERB"))
+    assert len(data.rows) == 50
+
+
+def test_a_word_may_be_the_sign_of_comments_and_lines_may_have_more_columns(tmp_path):
+    lines = ["# newdoc", "#\tO", "Ada\tB-X\tmore", "", "Bo\tO", ""]
+    data = read_own(table(tmp_path / "x.conll", lines * 30))
+    assert [row.texts for row in data.rows[:2]] == [("#", "Ada"), ("Bo",)]
+    assert data.rows[0].tags == ("O", "B-X")
+
+
+def test_trees_have_the_label_of_their_root(tmp_path):
+    trees = [f"({i % 5} (2 It) (3 ({i % 2} {i}) (1 -LRB-)))" for i in range(60)]
+    data = read_own(table(tmp_path / "x.txt", trees))
+    assert [(row.texts[0], row.label) for row in data.rows[:2]] == [("It 0 (", "0"), ("It 1 (", "1")]
+
+
+def test_lists_of_words_and_tags(tmp_path):
+    rows = [{"id": i, "tokens": ["Ada", "sleeps"], "pos_tags": [3, 4], "ner_tags": ["B-PER", "O"]} for i in range(60)]
+    data = read_own(table(tmp_path / "x.jsonl", map(json.dumps, rows)))
+    assert (data.task, data.rows[0].texts, data.rows[0].tags) == ("ner", ("Ada", "sleeps"), ("B-PER", "O"))
 
 
 def test_a_folder_of_text_files_by_class(tmp_path):
@@ -104,6 +136,10 @@ def test_a_dataset_of_the_hub_that_was_saved(tmp_path):
             "fewer than 5 texts are left out: odd",
         ),
         (["text,label", *(f"{t},{n}" for t, n in rows()), "a,b,c"], "1 rows with another number of columns"),
+        (
+            ["text,a,b", *(f"{t},{n},{n}" for t, n in rows())],
+            "a, b could be the label: used b. For another --columns text,a",
+        ),
     ],
 )
 def test_what_it_did_is_said(tmp_path, lines, said):
@@ -132,6 +168,13 @@ def test_another_encoding(tmp_path):
         (["text,label", *(f"{text},only" for text, _ in rows())], "at least two labels, found only only"),
         (["text,label", *(f"{text},{i / 7:.2f}" for i, (text, _) in enumerate(rows()))], "found 60 different numbers"),
         (["text,label", *(f"{text},{label}" for text, label in rows(30))], "at least 40 labelled examples, found 30"),
+        (["text,label", *(f"{t},{i % 20 / 8}" for i, (t, _) in enumerate(rows(600)))], "found 20 different numbers"),
+        (["Ada\tO", "sleeps\tO", ""] * 50, "at least two labels, found only O"),
+        (["#begin document (a); part 000", "a\t0\t0\tAda\t-"], r"coreference or semantic roles \(CoNLL-2012\)"),
+        (
+            ["text,name,at,right", *(f"{i} {t} Ada,Ada,{len(f'{i} {t} ')},{n}" for i, (t, n) in enumerate(rows()))],
+            "at says where name is in text, so the labels are of places: expected labels of whole texts",
+        ),
         (["one", "two"], "found neither"),
         ([], "found neither"),
     ],
