@@ -305,7 +305,7 @@ def _columns(names: Sequence[str], rows: Rows, said: list[str]) -> list[str]:
     if not texts:
         raise InputError(f"expected a column of texts, found none among {', '.join(names)}. {REMEDY}")
     text = texts[0]
-    for place, mention in permutations(set(names) - {text}, 2):
+    for place, mention in permutations([name for name in names if name != text], 2):
         if all(_is_place(row, text, place, mention) for row in rows[:LOOKED_AT]):
             raise InputError(
                 f"{place} says where {mention} is in {text}, so the labels are of places: expected labels of whole "
