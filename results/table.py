@@ -10,6 +10,7 @@ Examples:
   python -m results.table --published                          the runs behind the README's tables
   python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
+  python -m results.table --experiment table1 --format methods  a paragraph for a paper: data, seeds, recipe, versions
   python -m results.table --compare A B                        other features than the default two
   python -m results.table --compare A 'A trainer.lr=0.01'      any two settings of features
   python -m results.table --wide                               all columns, arms and settings
@@ -39,10 +40,13 @@ from results.experiments import load_experiment, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
 from results.tables.fill import fill, fill_all
+from results.tables.methods import methods_of
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
 from results.tables.sheet import note_line, sections_of, sheets_of
 from results.tables.writers import LAYOUTS, MACHINE_FORMATS
+
+FORMATS = {**MACHINE_FORMATS, "methods": methods_of}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--experiment", metavar="NAME", help=about)
     about = "of the experiment only these cells, such as seed=1"
     parser.add_argument("cells", nargs="*", metavar="KEY=VALUE", help=about)
-    parser.add_argument("--format", choices=[*LAYOUTS, *MACHINE_FORMATS], default="text", help="default: text")
+    parser.add_argument("--format", choices=[*LAYOUTS, *FORMATS], default="text", help="default: text")
     about = "all columns, arms and settings (csv and json always have all)"
     parser.add_argument("--wide", action="store_true", help=about)
     parser.add_argument("--notes", action="store_true", help="all findings and explanations, not their number alone")
@@ -80,10 +84,10 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if table.rows:
         _print(table, options)
     else:
-        if options.format in MACHINE_FORMATS:
-            write(MACHINE_FORMATS[options.format](table), sys.stdout)
+        if options.format in FORMATS:
+            write(FORMATS[options.format](table), sys.stdout)
         notes = "".join(f"{finding.kind}: {finding.text}\n" for finding in table.findings)
-        write(chosen.nothing + notes, sys.stderr if options.format in MACHINE_FORMATS else sys.stdout)
+        write(chosen.nothing + notes, sys.stderr if options.format in FORMATS else sys.stdout)
     no_rows = [] if table.rows else ["no rows"]
     runs = [item for item in chosen.collection.files if not options.data or item.record.identity.data in options.data]
     return _check(table.findings, runs, no_rows) if options.check else 0
@@ -91,10 +95,11 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _print(table: Table, options: argparse.Namespace) -> None:
     """Prints a table with its notes; next to numbers for programs, these are written to stderr."""
-    sheets = sheets_of(table, options.wide)
-    notes = sections_of(table, sheets) if options.notes else [("Notes", [note_line(table, sheets)])]
-    if options.format in MACHINE_FORMATS:
-        write(MACHINE_FORMATS[options.format](table), sys.stdout)
+    in_paper = options.format == "tex"
+    sheets = sheets_of(table, options.wide, best=in_paper)
+    notes = sections_of(table, sheets) if options.notes or in_paper else [("Notes", [note_line(table, sheets)])]
+    if options.format in FORMATS:
+        write(FORMATS[options.format](table), sys.stdout)
         write("".join(f"{line}\n" for _, lines in notes for line in lines), sys.stderr)
     else:
         write(LAYOUTS[options.format](sheets, notes), sys.stdout)

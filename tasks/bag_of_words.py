@@ -50,13 +50,9 @@ class BagOfWords(Head):
     It depends on no seed. Nothing is trained by gradients: the buffers have what is fitted.
 
     Attributes:
-        grams: what the columns of `weights` are about.
+        grams: what the columns of its weights are about.
         labels: of the classes, as texts.
     """
-
-    weights: Tensor  # (labels, or 1 for two labels; grams)
-    offsets: Tensor  # (labels, or 1 for two labels)
-    rarity: Tensor  # (grams,): the inverse document frequencies
 
     def __init__(self, task: Task[Any, Any]) -> None:
         super().__init__()
@@ -104,7 +100,7 @@ class BagOfWords(Head):
         """Makes room for what is fitted to these grams and labels."""
         self.grams, self.labels, self._model = list(grams), list(labels), None
         rows = len(labels) if len(labels) > 2 else 1
-        for name, shape in {"weights": (rows, len(grams)), "offsets": (rows,), "rarity": (len(grams),)}.items():
+        for name, shape in {"weights": (rows, len(grams)), "offsets": (rows,), "idf": (len(grams),)}.items():
             self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
 
     def _restored(self) -> Any:  # noqa: ANN401 (scikit-learn has no types)
@@ -117,8 +113,7 @@ class BagOfWords(Head):
             TfidfVectorizer(analyzer=list, sublinear_tf=True, vocabulary=self.grams),
             LogisticRegression(),
         )
-        vectors.idf_ = self.rarity.cpu().numpy()
-        classifier.coef_, classifier.intercept_ = self.weights.cpu().numpy(), self.offsets.cpu().numpy()
+        classifier.coef_, classifier.intercept_, vectors.idf_ = (buffer.cpu().numpy() for buffer in self.buffers())
         classifier.classes_ = np.arange(len(self.labels))
         return make_pipeline(vectors, classifier)
 

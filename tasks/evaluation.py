@@ -12,8 +12,9 @@ from results.experiments import Experiment, ExperimentRow, runs_of_cells
 from results.records.collect import collect
 from results.records.record import RunRecord
 from results.tables.fill import fill
+from results.tables.methods import methods_of
 from results.tables.rows import Table
-from results.tables.sheet import note_line, sheets_of
+from results.tables.sheet import note_line, sections_of, sheets_of
 from results.tables.writers import MACHINE_FORMATS, as_tex, as_text
 from tasks.running.config import typed_folds
 from tasks.running.experiment import run
@@ -37,8 +38,13 @@ class Evaluation:
         return pandas.read_csv(io.StringIO(MACHINE_FORMATS["csv"](self.table)))
 
     def to_latex(self) -> str:
-        """The table in LaTeX."""
-        return as_tex(sheets_of(self.table))
+        """The table in LaTeX, with its notes; bold is what is better than all others beyond noise."""
+        sheets = sheets_of(self.table, best=True)
+        return as_tex(sheets, sections_of(self.table, sheets))
+
+    def methods(self) -> str:
+        """A paragraph for a paper, in LaTeX: data, seeds, recipe, versions and hardware."""
+        return methods_of(self.table)
 
 
 def evaluate(

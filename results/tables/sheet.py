@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from results import names
@@ -50,10 +50,12 @@ class Sheet:
     Attributes:
         title: What it shows.
         columns: Its columns, all of one length.
+        best: Column and line of the scores that are better than all others of their row beyond noise, where asked for.
     """
 
     title: str
     columns: Sequence[Column]
+    best: Collection[tuple[int, int]] = ()
 
     @property
     def headers(self) -> list[str]:
@@ -73,21 +75,38 @@ def sheet_of(title: str, columns: Sequence[Column], always: int = 1) -> Sheet:
     return Sheet(printable(title), safe)
 
 
-def sheets_of(table: Table, wide: bool = False) -> list[Sheet]:
-    """The sheets of a table: the main one, and of all records, if `wide`, those under other settings."""
+def sheets_of(table: Table, wide: bool = False, best: bool = False) -> list[Sheet]:
+    """The sheets of a table: the main one, and of all records, if `wide`, those under other settings.
+
+    `best` finds what `Sheet.best` has, which takes time.
+    """
     if table.experiment.by_arm:
-        return [arms_sheet(table)]
+        return [arms_sheet(table, best=best)]
     if table.experiment.name:
         title = f"{table.experiment.title}: {SCORES}"
-        return [gains_sheet(table, [*table.rows, *table.others], title, table.arms, wide=wide)]
+        return [gains_sheet(table, [*table.rows, *table.others], title, table.arms, wide=wide, best=best)]
     arms = table.arms if wide else table.compared
     shown = {f"Test {SCORES}": table.rows, **({"Other settings": table.others} if wide and table.others else {})}
-    sheets = [gains_sheet(table, rows, title, arms, wide=wide) for title, rows in shown.items()]
+    sheets = [gains_sheet(table, rows, title, arms, wide=wide, best=best) for title, rows in shown.items()]
     return sheets if wide else list(map(_shortened, sheets))
 
 
+def best_arm(row: Row, arms: Sequence[str]) -> str | None:
+    """The one of these arms whose difference from each other one has an interval above zero, if there is one."""
+    groups = [group for arm in arms if (group := shown_group(row, arm))]
+    best, *others = [group.features for group in sorted(groups, key=lambda group: -group.mean)] or [""]
+    return best if others and all(row.comparing(other, best).sign > 0 for other in others) else None
+
+
 def gains_sheet(
-    table: Table, rows: Sequence[Row], title: str, arms: Sequence[str], *, wide: bool, dev: bool = False
+    table: Table,
+    rows: Sequence[Row],
+    title: str,
+    arms: Sequence[str],
+    *,
+    wide: bool,
+    dev: bool = False,
+    best: bool = False,
 ) -> Sheet:
     """A line for each row: the scores of these arms, the gain, and the paper's scores.
 
@@ -98,18 +117,22 @@ def gains_sheet(
         arms: The arms to show.
         wide: Whether to show the metric, p, the errors removed, and the differences from the paper's scores.
         dev: Whether to show the mean dev scores of the two arms.
+        best: Whether to find the best scores.
     """
     titles = [row.title for row in rows]
     columns: list[Column] = [("task", "l", titles)]
     columns += [metric_column(rows)] if wide or len(set(titles)) < len(titles) else []
     columns += [("dev", "l", [_dev(row) for row in rows])] if dev else []
+    first = len(columns)
     columns += score_columns(table, rows, arms)
     always = len(columns)
     gain, *more = gain_columns(rows)
     columns += [gain, *(more if wide else [])]
     if not dev:
         columns += paper_columns(table, rows, arms, wide=wide)
-    return sheet_of(title, columns, always)
+    lines = {line: best_arm(row, arms) for line, row in enumerate(rows) if best}
+    places = {(first + arms.index(arm), line) for line, arm in lines.items() if arm}
+    return replace(sheet_of(title, columns, always), best=places)
 
 
 def _shortened(sheet: Sheet) -> Sheet:
@@ -190,7 +213,7 @@ def _dev(row: Row) -> str:
     return " → ".join(f"{mean:.2f}" for mean in means) or EMPTY
 
 
-def arms_sheet(table: Table) -> Sheet:
+def arms_sheet(table: Table, best: bool = False) -> Sheet:
     """A line for each arm: its costs, and its score in every row with the interval of the difference to the first."""
     experiment, arms = table.experiment, table.arms
     columns: list[Column] = [("features", "l", [table.titles[arm] for arm in arms])]
@@ -210,7 +233,9 @@ def arms_sheet(table: Table) -> Sheet:
             parts += [f"published {row.printed[arm]}"] if arm in row.printed else []
             cells.append(" ".join(parts) or EMPTY)
         columns.append((row.title, "l", cells))
-    return sheet_of(f"{experiment.title}: {SCORES}", columns)
+    sheet = sheet_of(f"{experiment.title}: {SCORES}", columns)
+    winners = {printable(row.title): best_arm(row, arms) for row in table.rows if best}
+    return replace(sheet, best={(sheet.headers.index(row), arms.index(arm)) for row, arm in winners.items() if arm})
 
 
 def shown_parameters(cost: ArmCost) -> str:
@@ -296,7 +321,7 @@ def explanations(table: Table) -> list[str]:
     """What explains the numbers of a table."""
     experiment, rows = table.experiment, [*table.rows, *table.others]
     lines = [*arms_note(table.main_arms, rows), *experiment.notes]
-    lines += [_trials(experiment)] if experiment.trials else []
+    lines += [trials_text(experiment)] if experiment.trials else []
     compared = [(row, table.against_base(row, arm)) for row in rows for arm in table.arms] if experiment.by_arm else []
     times = Counter(row.title for row in rows)
     pairs = compared or [(row, row) for row in rows]
@@ -335,7 +360,7 @@ def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
     return [f"on full data sets: {title}"] if title else []
 
 
-def _trials(experiment: Experiment) -> str:
+def trials_text(experiment: Experiment) -> str:
     """How many settings were tried on dev before, by task and arm."""
     tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
     for cell in load_experiment(experiment.trials).cells:

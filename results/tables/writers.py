@@ -11,7 +11,7 @@ from html import escape
 from results.records.printing import without_markup
 from results.stats import Interval
 from results.tables.rows import Row, Table, verdict
-from results.tables.sheet import EMPTY, Sections, Sheet
+from results.tables.sheet import EMPTY, MARKS, Sections, Sheet
 
 
 def as_text(sheets: Sequence[Sheet], below: Sections = ()) -> str:
@@ -54,32 +54,55 @@ def _escaped(text: str) -> str:
 
 
 def as_tex(sheets: Sequence[Sheet], below: Sections = ()) -> str:
-    """LaTeX with booktabs; text below tables becomes comments."""
-    blocks = ["% needs \\usepackage{booktabs}", *map(_tex_sheet, sheets)]
-    blocks += ["\n".join(f"% {line}" for line in [f"{title}:", *lines]) for title, lines in below]
+    """LaTeX with booktabs; marks and intervals are explained in the tables, other text below them becomes comments."""
+    notes = [
+        line for _, lines in below for line in lines if line[:1] in MARKS or line.startswith("95 % intervals and p:")
+    ]
+    blocks = ["% needs \\usepackage{booktabs,threeparttable}", *(_tex_sheet(sheet, notes) for sheet in sheets)]
+    for title, lines in below:
+        blocks += ["\n".join(f"% {line}" for line in [f"{title}:", *(line for line in lines if line not in notes)])]
     return "\n\n".join(blocks) + "\n"
 
 
-def _tex_sheet(sheet: Sheet) -> str:
+def _tex_sheet(sheet: Sheet, notes: Sequence[str]) -> str:
     """Small, with narrow gaps, so that the table fits a page."""
 
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join("--" if cell == EMPTY else _tex(cell) for cell in cells) + r" \\"
+    def line(cells: Sequence[str], number: int = -1) -> str:
+        texts = ["--" if cell == EMPTY else tex(cell) for cell in cells]
+        return (
+            " & ".join(rf"\textbf{{{it}}}" if (at, number) in sheet.best else it for at, it in enumerate(texts))
+            + r" \\"
+        )
 
+    shown = "".join(map("".join, sheet.lines))
+    items = [rf"\item[{tex(note[0])}] {tex(note[2:])}" for note in notes if note[0] in MARKS and note[0] in shown]
+    items += [rf"\item {tex(note)}" for note in notes if note[0] not in MARKS]
+    items += [r"\item bold: better than all others, by 95 \% intervals of the differences"] * bool(sheet.best)
+    top = r"\begin{table}\centering\footnotesize\setlength{\tabcolsep}{3pt}", r"\begin{threeparttable}"
     align = "".join(align for _, align, _ in sheet.columns)
-    narrow = rf"{{\footnotesize\setlength{{\tabcolsep}}{{3pt}}\begin{{tabular}}{{@{{}}{align}@{{}}}}"
-    top = [f"% {sheet.title}", narrow, r"\toprule", line(sheet.headers), r"\midrule"]
-    return "\n".join([*top, *map(line, sheet.lines), r"\bottomrule", r"\end{tabular}}"])
+    opening = rf"\caption{{{tex(sheet.title)}}}", rf"\begin{{tabular}}{{@{{}}{align}@{{}}}}", r"\toprule"
+    body = [line(sheet.headers), r"\midrule", *map(line, sheet.lines, range(len(sheet.lines)))]
+    listed = [r"\begin{tablenotes}", *items, r"\end{tablenotes}"] * bool(items)
+    end = r"\bottomrule", r"\end{tabular}", *listed, r"\end{threeparttable}", r"\end{table}"
+    return "\n".join([*top, *opening, *body, *end])
 
 
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-_TEX |= {"†": r"\textdagger{}", "‡": r"\textdaggerdbl{}", "°": r"\textdegree{}", "→": r"$\to$", "¶": r"\P{}"}
+_TEX |= {
+    "†": r"\textdagger{}",
+    "‡": r"\textdaggerdbl{}",
+    "°": r"\textdegree{}",
+    "→": r"$\to$",
+    "¶": r"\P{}",
+    "§": r"\S{}",
+}
 _TEX |= {character: f"${character}$" for character in "<>|"}
 _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 _SIGNS = re.compile(r"(?<![^\s(\[])[+-](?=\d)")  # of numbers: no hyphens
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """Plain text as LaTeX."""
     parts = ["".join(_TEX.get(character, character) for character in part) for part in _SIGNS.split(text)]
     signs = [f"${sign}$" for sign in _SIGNS.findall(text)]
     return "".join(part + sign for part, sign in zip(parts, [*signs, ""], strict=True))

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from results.experiments import load_experiment
@@ -19,6 +20,7 @@ from results.tables.writers import as_text
 from tasks.compare.plan import DRAW, Plan
 from tasks.compare.reading import OwnExample
 from tasks.data.text import spans_of
+from tasks.metrics import span_scores
 
 UNITS = {"classify": ("texts", "text"), "pairs": ("pairs of texts", "pair"), "ner": ("sentences", "sentence")}
 BASES = {"glove": "GloVe", "bag_of_words": "a bag of words"}
@@ -104,9 +106,6 @@ def chance(plan: Plan) -> tuple[float, float, str]:
 
 def _f1(rows: Sequence[OwnExample], tags: Sequence[str]) -> float:
     """The F1 of tags for all words of these sentences."""
-    right = guessed = golden = start = 0
-    for row in rows:
-        gold, found = set(spans_of(row.tags)), set(spans_of(tags[start : start + len(row.tags)]))
-        start += len(row.tags)
-        right, guessed, golden = right + len(gold & found), guessed + len(found), golden + len(gold)
-    return 2 * right / max(guessed + golden, 1)
+    rest = iter(tags)
+    predicted = [spans_of(list(islice(rest, len(row.tags)))) for row in rows]
+    return span_scores([spans_of(row.tags) for row in rows], predicted).values["f1"] / 100

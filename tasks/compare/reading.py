@@ -38,7 +38,6 @@ PAIRED = [
 REMEDY = "Name the columns: --columns TEXT,LABEL, or for pairs --columns TEXT,TEXT,LABEL"
 _TAG = re.compile(r"[BIESLUM]-\S+|O")
 _TREE = re.compile(r"\((\S+) .*\)")
-_ESCAPED = {"-LRB-": "(", "-RRB-": ")"}
 _NO_SPACE = re.compile(r"\s+|^$")
 CONLLU, UPOS = 10, 3  # columns of CoNLL-U, and the one of parts of speech
 Rows = Sequence[Mapping[str, Any]]
@@ -183,13 +182,10 @@ def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
 
 def _trees(text: str) -> OwnData | None:
     """The sentences of treebank trees, a line each, with the label of the whole tree; None if these are none."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    trees = [_TREE.fullmatch(line.strip()) for line in lines]
-    if not lines or not all(trees[:LOOKED_AT]):
+    trees = [_TREE.fullmatch(line.strip()) for line in text.split("\n") if line.strip()]
+    if not trees or not all(trees[:LOOKED_AT]):
         return None
-    words = [[_ESCAPED.get(word, word) for word in re.findall(r"([^\s()]+)\)", line)] for line in lines]
-    found = zip(words, trees, strict=True)
-    rows = [OwnExample((" ".join(own).replace("\\/", "/"),), tree[1]) for own, tree in found if tree]
+    rows = [OwnExample((" ".join(re.findall(r"([^\s()]+)\)", tree[0])),), tree[1]) for tree in trees if tree]
     return OwnData("classify", ("text", "label"), rows, ["trees, each with the label of its root"])
 
 

@@ -502,24 +502,13 @@ def _walk(plain: str, position: int, word: str) -> int | None:
     return position
 
 
-class RawItem(NamedTuple):
-    """What a file asks to predict.
+def raw_items(
+    path: Path, kind: str, columns: Sequence[str]
+) -> Iterator[tuple[int, str | dict[str, str], Sequence[str], str]]:
+    """What a file asks to predict: lines, or rows of a table.
 
-    Attributes:
-        line: its number; of a row of several lines, that of the last one.
-        item: a line, or the cells of a row by column.
-        cells: all cells of a row, as many as the header has.
-        problem: why it cannot be read, if so.
-    """
-
-    line: int
-    item: str | dict[str, str]
-    cells: Sequence[str] = ()
-    problem: str = ""
-
-
-def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawItem]:
-    """The lines of a file, or the rows of a table; what is wrong with one of them is said there.
+    Each is its line number (of a row the last one), the line or the row's texts by column, all cells of a row, as many
+    as the header has, and what is wrong with it, if something is.
 
     Args:
         path: the file.
@@ -528,7 +517,7 @@ def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawItem
     """
     if kind not in TABLES:
         for number, text in enumerate(utf8_lines(path, tolerant=True), start=1):
-            yield RawItem(number, text, problem=_undecoded(text))
+            yield number, text, (), _undecoded(text)
         return
     rows = raw_rows(path, f".{kind}", tolerant=True)
     header = next(rows, None)
@@ -541,7 +530,7 @@ def raw_items(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawItem
         cells += [""] * (len(names) - len(cells))
         problem = problem or _undecoded("".join(row))
         item = {} if problem else {name: row[place] for name, place in zip(wanted, places, strict=True)}
-        yield RawItem(line, item, [UNDECODED.sub("\N{REPLACEMENT CHARACTER}", cell) for cell in cells], problem)
+        yield line, item, [UNDECODED.sub("\N{REPLACEMENT CHARACTER}", cell) for cell in cells], problem
 
 
 def _undecoded(text: str) -> str:

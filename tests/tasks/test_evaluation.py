@@ -24,6 +24,7 @@ def test_records_and_table(tmp_path):
     assert config.fingerprint in {record.fingerprint for record in found.records}
     assert "mini SST-5" in str(found)
     assert r"\begin{tabular}" in found.to_latex()
+    assert "seeds 1, 2; recipe " in found.methods()
     frame = found.to_pandas()
     means = sum(record.score for record in found.records if record.identity.features == "elmo") / 2
     assert any(abs(value - means) < 0.01 for value in frame.select_dtypes("number").to_numpy().ravel())

@@ -149,14 +149,58 @@ def test_tex_tables_are_rectangular_and_escaped(capsys, runs):
     assert r"21.0 \%, 18.3 to 23.7" in main[1]
     assert "$-$0.82 short" in settings[1]
     assert r"note a$|$b\_ \& 50\%, \{x\}" in settings[1]
-    outside = re.sub(r"\\begin.*?\\end\{tabular\}\}", "", out, flags=re.DOTALL)
-    assert all(line.startswith(("%", r"{\footnotesize")) for line in outside.splitlines() if line)
+    outside = re.sub(r"\\begin\{table\}.*?\\end\{table\}", "", out, flags=re.DOTALL)
+    assert all(line.startswith("%") for line in outside.splitlines() if line)
+    assert_balanced(out)
+
+
+def assert_balanced(text):
+    """Braces and environments are closed in the order in which they were opened."""
+    code = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("%"))
+    opened = []
+    for begin, end, brace in re.findall(r"\\begin\{(\w+)\}|\\end\{(\w+)\}|(?<!\\)([{}])", code):
+        if begin or brace == "{":
+            opened.append(begin or brace)
+        else:
+            assert opened.pop() == (end or "{")
+    assert opened == []
+
+
+def test_tex_explains_its_marks_in_the_table_and_bold_is_what_is_beyond_noise(capsys, runs):
+    for seed, features in [(1, "glove"), (2, "glove"), (1, "elmo"), (2, "elmo")]:  # two seeds and no difference
+        save(runs, make_record(60.0 + seed, data="mini", features=features, seed=seed))
+    _, out, _ = run_table(capsys, "--runs", runs, "--format", "tex")
+    (notes,) = re.findall(
+        r"\\begin\{tablenotes\}\n(.*?)\\end\{tablenotes\}\n\\end\{threeparttable\}", out, flags=re.DOTALL
+    )
+    assert r"\item[\textdagger{}] fewer than 3 seeds" in notes
+    assert r"\item 95 \% intervals and p: over seeds alone" in notes
+    assert re.findall(r"\\textbf\{(.*?)\}", out) == [r"92.22$\pm$0.11 (3)"]
+    assert r"\caption{Test scores in percent, mean$\pm$std (number of seeds)}" in out
+    save(runs, make_record(92.2, features="elmo_random"))  # a control that is as good
+    wide = run_table(capsys, "--runs", runs, "--format", "tex", "--wide")[1]
+    assert "textbf" not in wide
+
+
+def test_methods_name_data_seeds_recipe_versions_and_hardware(capsys, runs):
+    status, out, _ = run_table(capsys, "--runs", runs, "--format", "methods")
+    assert status == 0
+    assert_balanced(out)
+    record = make_record(90.0)
+    lines = out.splitlines()
+    assert sum(line.startswith("NER, CoNLL-2003") for line in lines) == 2  # also under another setting
+    assert f"seeds 1 to 3; recipe {record.recipe} of the task" in next(
+        line for line in lines if line.startswith("NER, ")
+    )
+    assert f"torch {record.environment.packages['torch']}" in out
+    assert record.environment.device in lines[-1]
+    assert "; 9 runs took " in lines[-1]
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex: apt-get install texlive-latex-recommended")
 def test_the_core_table_of_the_published_records_fits_a_page(capsys, tmp_path):
     _, out, _ = run_table(capsys, "--published", "--format", "tex")
-    page = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}\noindent {out}\end{{document}}"
+    page = rf"\documentclass{{article}}\usepackage{{booktabs,threeparttable}}\begin{{document}}{out}\end{{document}}"
     (tmp_path / "page.tex").write_text(page, encoding="utf-8")
     done = subprocess.run(
         ["pdflatex", "-halt-on-error", "page.tex"], cwd=tmp_path, capture_output=True, text=True, timeout=300

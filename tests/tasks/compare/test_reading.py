@@ -97,9 +97,9 @@ def test_a_word_may_be_the_sign_of_comments_and_lines_may_have_more_columns(tmp_
 
 
 def test_trees_have_the_label_of_their_root(tmp_path):
-    trees = [f"({i % 5} (2 It) (3 ({i % 2} {i}) (1 -LRB-)))" for i in range(60)]
+    trees = [f"({i % 5} (2 It) (3 ({i % 2} {i}) (1 .)))" for i in range(60)]
     data = read_own(table(tmp_path / "x.txt", trees))
-    assert [(row.texts[0], row.label) for row in data.rows[:2]] == [("It 0 (", "0"), ("It 1 (", "1")]
+    assert [(row.texts[0], row.label) for row in data.rows[:2]] == [("It 0 .", "0"), ("It 1 .", "1")]
 
 
 def test_lists_of_words_and_tags(tmp_path):
