@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from elmo.layer import Elmo as Elmo
     from elmo.layer import ElmoOutput as ElmoOutput
     from elmo.layer import ScalarMix as ScalarMix
-    from elmo.sources.masked import MaskedLm as MaskedLm
-    from elmo.sources.masked import load_masked as load_masked
+    from elmo.sources.grid import GridLm as GridLm
+    from elmo.sources.grid import load_lm as load_lm
     from elmo.sources.source import FrozenSource as FrozenSource
     from elmo.tokeniser import tokenise as tokenise
 
@@ -41,7 +41,7 @@ _MODULES = {
     "elmo.layer": ("Elmo", "ElmoOutput", "ScalarMix"),
     "elmo.checking": ("check_source",),
     "elmo.encode": ("TextEncoder", "load_layer", "save_layer"),
-    "elmo.sources.masked": ("MaskedLm", "load_masked"),
+    "elmo.sources.grid": ("GridLm", "load_lm"),
     "elmo.sources.source": ("FrozenSource",),
     "elmo.tokeniser": ("tokenise",),
 }

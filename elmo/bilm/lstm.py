@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from elmo.bilm import fast
 from elmo.bilm.fast import Prepared, in_blocks, pointwise
-from elmo.bilm.recurrence import Clips
+from elmo.bilm.recurrence import Clips, in_parallel
 from elmo.common.device import upload
 
 # Maximum number of gate values that are computed ahead of their steps (256 MB), so that this memory does not grow with
@@ -102,6 +102,11 @@ class ProjectedLstm(nn.Module):
         self._transposed: Prepared[TransposedWeights] = Prepared()
 
     @property
+    def weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The weight, the bias and the projection."""
+        return self.weight, self.bias, self.projection
+
+    @property
     def cell_dim(self) -> int:
         """Width of the cell."""
         return self.projection.shape[1]
@@ -123,13 +128,12 @@ class ProjectedLstm(nn.Module):
             cell: cell of each sentence, (sentences, cell_dim); overwritten in the same way.
         """
         compiled = fast.compiled(x, self.weight)
-        weights = self.weight, self.bias, self.projection
         if compiled is not None:
             panels = self._panels.of(
-                weights, lambda: compiled.lstm_panels(self.weight, self.used_bias(), self.projection)
+                self.weights, lambda: compiled.lstm_panels(self.weight, self.used_bias(), self.projection)
             )
             return compiled.lstm(x.contiguous(), step_sizes, panels, state, cell, self.clips)
-        columns = self._transposed.of(weights, self._transpose_weights)
+        columns = self._transposed.of(self.weights, self._transpose_weights)
         outputs = x.new_empty(x.shape[0], self.projection_dim)
         for rows, sizes in in_parts(step_sizes, GATES_AHEAD // len(self.bias)):
             self._in_torch(x[rows], sizes, state, cell, outputs[rows], columns)
@@ -179,42 +183,48 @@ GATES_AHEAD_ON_GPU = 2**28
 
 
 class LstmPair:
-    """Runs two `ProjectedLstm` of the same shape, the forward and the backward one of a layer, in parallel."""
+    """Runs the `ProjectedLstm` of a layer, of the same shape, in parallel: one for each direction, mostly two."""
 
-    def __init__(self, forward: ProjectedLstm, backward: ProjectedLstm) -> None:
-        self.lstms = forward, backward
+    def __init__(self, *lstms: ProjectedLstm) -> None:
+        self.lstms = lstms
         self._stacked: Prepared[TransposedWeights] = Prepared()
 
     @torch.no_grad()
     def __call__(self, x: Tensor, step_sizes: Sequence[int], state: Tensor, cell: Tensor) -> Tensor:
-        """The outputs of all packed tokens, (2, tokens, projection_dim).
+        """The outputs of all packed tokens, (directions, tokens, projection_dim).
 
         Args:
-            x: packed inputs of each direction, in its reading order, (2, tokens, input_dim).
+            x: packed inputs of each direction, in its reading order, (directions, tokens, input_dim).
             step_sizes: how many sentences run at each step; see `ReadingOrder`.
-            state: recurrent state of each sentence, (2, sentences, projection_dim); overwritten with the state after
-                the last token of each sentence.
-            cell: cell of each sentence, (2, sentences, cell_dim); overwritten in the same way.
+            state: recurrent state of each sentence, (directions, sentences, projection_dim); overwritten with the state
+                after the last token of each sentence.
+            cell: cell of each sentence, (directions, sentences, cell_dim); overwritten in the same way.
         """
         weights = self._stacked.of([tensor for lstm in self.lstms for tensor in lstm.parameters()], self._stack)
         outputs = x.new_empty(*x.shape[:2], state.shape[2])
-        for rows, sizes in in_parts(step_sizes, GATES_AHEAD_ON_GPU // (2 * 4 * cell.shape[2])):
+        for rows, sizes in in_parts(step_sizes, GATES_AHEAD_ON_GPU // (len(x) * 4 * cell.shape[2])):
             running = slice(sizes[0])
             self._run(x[:, rows], sizes, state[:, running], cell[:, running], outputs[:, rows], weights)
         return outputs
+
+    def with_gradients(self, x: Tensor) -> Tensor:
+        """The outputs for padded inputs, (directions, steps, sentences, projection_dim); see `in_parallel`."""
+        parts = zip(*(lstm.weights for lstm in self.lstms), strict=True)
+        weight, bias, projection = map(torch.stack, parts)
+        return in_parallel(x, weight.to(x.dtype), bias, projection.to(x.dtype), self.lstms[0].clips)
 
     def _run(
         self, x: Tensor, sizes: Sequence[int], state: Tensor, cell: Tensor, outputs: Tensor, weights: TransposedWeights
     ) -> None:
         cell_clip, projection_clip = self.lstms[0].clips
-        gates, between = torch.bmm(x, weights.by_input), pointwise(x.device)  # (2, tokens, 4 * cell_dim)
+        gates, between = torch.bmm(x, weights.by_input), pointwise(x.device)  # (directions, tokens, 4 * cell_dim)
         hidden = torch.empty_like(cell)
         before, start = state, 0
         for size in sizes:
             of_step, running = gates[:, start : start + size], cell[:, :size]
             of_step.baddbmm_(before[:, :size], weights.recurrent)
             between.forward(of_step, weights.bias, running, running, hidden[:, :size], cell_clip, keep_gates=False)
-            before = outputs[:, start : start + size]  # (2, size, projection_dim), read by the next step
+            before = outputs[:, start : start + size]  # (directions, size, projection_dim), read by the next step
             torch.bmm(hidden[:, :size], weights.projection, out=before)
             if projection_clip is not None:
                 before.clamp_(-projection_clip, projection_clip)

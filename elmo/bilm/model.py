@@ -18,7 +18,6 @@ from torch.nn import functional
 from elmo.bilm.encoder import WordMemory, encoder_of
 from elmo.bilm.lstm import LstmPair, Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.options import SIZES, BilmOptions
-from elmo.bilm.recurrence import both_directions
 from elmo.bilm.sentences import END_OF_SENTENCE, Sentence, check_sentences, numbered_words, padded
 from elmo.common.device import at_once, frozen_arithmetic, side_by_side, upload
 from elmo.common.errors import InputError
@@ -200,13 +199,7 @@ class Bilm(nn.Module):
         outputs = []
         for layer, pair in enumerate(self._pairs):
             x = functional.dropout(x, dropout)
-            y = both_directions(
-                x,
-                torch.stack([lstm.weight for lstm in pair.lstms]).to(dtype),
-                torch.stack([lstm.bias for lstm in pair.lstms]),
-                torch.stack([lstm.projection for lstm in pair.lstms]).to(dtype),
-                pair.lstms[0].clips,
-            )
+            y = pair.with_gradients(x)
             x = y + x if options.skip_connections and layer > 0 else y
             outputs.append(x)
         return outputs

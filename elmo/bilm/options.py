@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from elmo.common import checks
 from elmo.common.errors import InputError
@@ -17,6 +17,8 @@ N_CHARACTERS = 261  # 256 bytes and five marks; the files have this many rows, o
 UNKNOWN_WORD = "<UNK>"
 MOST_CHARACTERS = 1000  # of a word; a file with a larger number is damaged or hostile, and would fill the memory
 REMEDY = "Use the options that came with the weights"
+OBJECTIVES = ("forward", "joined", "masked")
+NETWORKS = ("lstm", "transformer")
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 
@@ -56,6 +58,8 @@ class BilmOptions:
     words: tuple[str, ...] = ()
     word_dim: int = 0
     char_output_dim: int = 0
+    objective: ClassVar[str] = "joined"
+    network: ClassVar[str] = "lstm"
 
     def __post_init__(self) -> None:
         checks.one_of(("relu", "tanh"), "char_cnn.activation", self.activation)
@@ -101,8 +105,9 @@ class BilmOptions:
             content: the parsed JSON object.
             where: its name in errors, such as the file name.
         """
-        if "transformer" in content:
-            raise InputError(f"{where}: expected a biLM, found a masked LM, which elmo.load_masked reads")
+        if cell_of(content) != cell_of({}):
+            found = "a language model with objective={} and network={}".format(*cell_of(content))
+            raise InputError(f"{where}: expected a biLM, found {found}, which elmo.load_lm reads")
         try:
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.
@@ -170,6 +175,14 @@ class BilmOptions:
         """A normal form: equal options give equal strings, however their file was written."""
         clips = {name: _optional_float(getattr(self, name)) for name in ("cell_clip", "projection_clip")}  # 3 is 3.0
         return json.dumps({**asdict(self), **clips}, sort_keys=True)
+
+
+def cell_of(content: Mapping[str, Any]) -> tuple[str, str]:
+    """The objective and the network of a language model, by its options.json; a biLM has joined LSTMs."""
+    network = "transformer" if "transformer" in content else "lstm"
+    shape = content.get(network)
+    usual = "masked" if network == "transformer" else "joined"
+    return shape.get("objective", usual) if isinstance(shape, Mapping) else usual, network
 
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:

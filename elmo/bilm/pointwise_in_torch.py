@@ -18,16 +18,16 @@ def forward(
     """Writes a step's cell to `after`, its unprojected output to `hidden`, and overwrites `gates` with activated ones.
 
     Args:
-        gates: i, f, g, o without bias, (2, sentences, 4 * cell_dim).
-        bias: of the gates, (2, 4 * cell_dim).
-        before: the cell before the step, (2, sentences, cell_dim).
+        gates: i, f, g, o without bias, (directions, sentences, 4 * cell_dim).
+        bias: of the gates, (directions, 4 * cell_dim).
+        before: the cell before the step, (directions, sentences, cell_dim).
         after: receives the cell after the step; may be `before`.
         hidden: receives the output before projection.
         clip: bound of the cell, or None.
         keep_gates: whether `backward` will read the activated gates; if false, the content of `gates` is undefined.
     """
     gates += bias[:, None, :]
-    i, f, g, o = gates.chunk(4, dim=-1)  # (2, sentences, cell_dim) each, views
+    i, f, g, o = gates.chunk(4, dim=-1)  # (directions, sentences, cell_dim) each, views
     i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
     torch.mul(before, f, out=after)
     after.addcmul_(i, g)
@@ -42,8 +42,8 @@ def backward(
     """Overwrites activated `gates` with their gradients, and `grad_cell` with the gradient of the cell before.
 
     Args:
-        gates: activated i, f, g, o, (2, sentences, 4 * cell_dim).
-        before: the cell before the step, (2, sentences, cell_dim).
+        gates: activated i, f, g, o, (directions, sentences, 4 * cell_dim).
+        before: the cell before the step, (directions, sentences, cell_dim).
         after: the cell after the step.
         grad_hidden: gradient of the output before projection.
         grad_cell: gradient of `after` from later steps.

@@ -38,7 +38,7 @@ SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 LEVELS = 127  # of int8, on either side of zero
-# How names of tensors begin, those of a biLM and of a masked LM; a file may also contain embeddings.
+# How names of tensors begin, those of a biLM and of the others of the grid; a file may also contain embeddings.
 _OF_THE_NETWORK = ("CNN", "RNN_", "word_", "encoder.", "blocks.")
 
 
@@ -155,7 +155,7 @@ def find_weights(weights: Path | str) -> Path:
             raise InputError(
                 f"{weights}: no such weights file or folder, and no biLM has that name; "
                 f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
-                "python -m elmo.pretrain trains others, with objective=masked a masked LM"
+                "python -m elmo.pretrain trains others, with other objectives and networks, too"
             )
         path = shipped_folder(name) if name in shipped else obtain(name)
     if path.is_dir():

@@ -121,6 +121,6 @@ def backward(
 
 def _grid(cells: Tensor) -> tuple[tuple[int, int, int], int, int]:
     """The grid (sentences, directions, blocks of cells), the cells of a sentence, and the cells of a block."""
-    _, sentences, cell_dim = cells.shape
+    directions, sentences, cell_dim = cells.shape
     block = min(triton.next_power_of_2(cell_dim), CELLS_AT_ONCE)
-    return (sentences, 2, triton.cdiv(cell_dim, block)), cell_dim, block
+    return (sentences, directions, triton.cdiv(cell_dim, block)), cell_dim, block

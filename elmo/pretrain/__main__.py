@@ -1,4 +1,4 @@
-"""Command line of `python -m elmo.pretrain`: trains a biLM or a masked LM on text."""
+"""Command line of `python -m elmo.pretrain`: trains a biLM, or another language model of the grid, on text."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def main() -> None:
     except ValueError as error:
         if explained := explain_options(error):
             sys.exit(f"elmo.pretrain: {explained}")
-        if "Config group override must be" not in str(error):  # Hydra raises this for size=null and objective=null
+        if "Config group override must be" not in str(error):  # Hydra raises this for size=null
             raise
-        name = "objective" if "objective=null" in sys.argv else "size"
+        name = next((name for name in ("objective", "network") if f"{name}=null" in sys.argv), "size")
         sys.exit(f"elmo.pretrain: {name}: expected one of its choices, found null")
 
 

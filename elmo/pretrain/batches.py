@@ -6,9 +6,10 @@ Every sentence starts from a zero state, so a batch can hold any sentences. It h
 many as fill a number of tokens.
 
 A subclass of `Batches` decides what is read and what is predicted. That of a biLM predicts the next word in both
-directions. That of a masked LM hides words: 15 % of the words of a batch are chosen, again in every epoch. Of these,
-80 % are read as the mask, 10 % as another word of the vocabulary and 10 % as themselves (as in BERT): so the model also
-learns to read words that are not masked, as in all sentences whose layers it computes later.
+directions, that of a forward LM in one. That of a masked LM hides words: 15 % of the words of a batch are chosen, again
+in every epoch. Of these, 80 % are read as the mask, 10 % as another word of the vocabulary and 10 % as themselves (as
+in BERT): so the model also learns to read words that are not masked, as in all sentences whose layers it computes
+later.
 """
 
 from __future__ import annotations
@@ -246,12 +247,13 @@ class Batches(ABC):
 
 
 class JoinedBatches(Batches):
-    """The batches of a biLM, with inputs and targets of the shape (2, steps, sentences).
+    """The batches of a biLM, with inputs and targets of the shape (directions, steps, sentences).
 
     Direction 0 reads <S> w1 .. wn and predicts w1 .. wn </S>, direction 1 does so from the other end.
     """
 
     marks = 1
+    directions: ClassVar[int] = 2
 
     def __call__(self, step: int) -> TokenBatch:
         """The batch of a step."""
@@ -260,12 +262,18 @@ class JoinedBatches(Batches):
         inside, end = at < lengths, at == lengths  # (steps, sentences) each
         forward = np.where(inside, starts + at, 0)
         backward = np.where(inside, starts + lengths - 1 - at, 0)
-        words = self._words_at(np.stack([forward, backward]))  # (2, steps, sentences)
+        words = self._words_at(np.stack([forward, backward][: self.directions]))  # (directions, steps, sentences)
         targets = np.where(inside, self._targets_of(words), np.where(end, END, IGNORED))
-        first = np.broadcast_to(np.array([START, END])[:, None, None], (2, 1, len(lengths)))
+        first = np.array([START, END])[: self.directions, None, None].repeat(len(lengths), axis=2)
         read = np.concatenate([first, np.where(inside, words, END)[:, :-1]], axis=1)
         tokens, every = int(lengths.sum()) + len(lengths), np.zeros(0, dtype=np.int64)
-        return TokenBatch(*self._numbered(read), targets, every, tokens, 2 * tokens)
+        return TokenBatch(*self._numbered(read), targets, every, tokens, self.directions * tokens)
+
+
+class ForwardBatches(JoinedBatches):
+    """Direction 0 alone."""
+
+    directions = 1
 
 
 class MaskedBatches(Batches):

@@ -1,7 +1,7 @@
-"""Export of a finished run: the biLM in two formats, or the masked LM in one, and its output layer.
+"""Export of a finished run: a biLM in two formats, another language model in one, and its output layer.
 
-    export/NAME/            options.json, weights.safetensors in float16 or int8, card.md: `load_bilm`, `load_masked`
-    export/bilm-tf/         options.json, weights.hdf5 in single precision: for bilm-tf and AllenNLP
+    export/NAME/            options.json, weights.safetensors in float16 or int8, card.md: `load_lm`
+    export/bilm-tf/         options.json, weights.hdf5 in single precision: a biLM for bilm-tf and AllenNLP
     export/NAME-softmax/    the output layer, for perplexity and further training; weights in at most eight bits:
         vocabulary.txt.gz   one word per line, in the order of rows
         output.hdf5         weight (words, dim) int8, scale (words,) and bias (words,) float16; attribute `tokenise`
@@ -34,7 +34,7 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.published import BILMS, shipped_names
-from elmo.sources.masked import MaskedLm, load_either, save_masked
+from elmo.sources.grid import GridLm, load_lm, save_lm
 
 VOCABULARY, WEIGHTS = "vocabulary.txt.gz", "output.hdf5"
 
@@ -116,7 +116,7 @@ def _shipped_with_output() -> str:
 
 
 def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[LanguageModel, Output]:
-    """An exported biLM or masked LM with its output layer, and that layer's vocabulary.
+    """An exported language model with its output layer, and that layer's vocabulary.
 
     Args:
         weights: file or folder of the model, or a name.
@@ -124,7 +124,7 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
     """
     folder = Path(softmax) if softmax is not None else find_output(weights)
     found = find_weights(weights)
-    output, core = load_output(folder), load_either(found)
+    output, core = load_output(folder), load_lm(found)
     width, expected = output.layer.weight.shape[1], core.options.output_dim
     if width != expected:
         raise InputError(
@@ -134,7 +134,7 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
     return LanguageModel(core, output.layer), output
 
 
-def export(core: Bilm | MaskedLm, output: Output, folder: Path, name: str, weights: str = "float16") -> Path:
+def export(core: Bilm | GridLm, output: Output, folder: Path, name: str, weights: str = "float16") -> Path:
     """Writes all files except the card into a folder that appears only when it is complete; it replaces an earlier one.
 
     Args:
@@ -154,7 +154,7 @@ def export(core: Bilm | MaskedLm, output: Output, folder: Path, name: str, weigh
         save_bilm(core, file, PRECISIONS[weights])
         save_bilm(core, partial / "bilm-tf" / "weights.hdf5")
     else:
-        save_masked(core, file, PRECISIONS[weights])
+        save_lm(core, file, PRECISIONS[weights])
     save_output(output, partial / f"{name}-softmax")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
@@ -196,10 +196,11 @@ def card(facts: Mapping[str, Any]) -> str:
         "tokens a second": round(facts["tokens_per_second"]),
         "hardware": facts["hardware"],
     }
-    for group in ("model", "masked", "training", "export"):
+    trained |= {f"{settings['network']}, {name}": f"{value}" for name, value in facts["shape"].items()}
+    for group in ("model", "transformer", "training", "export"):
         trained |= {f"`{group}.{name}`": f"{value}" for name, value in settings[group].items()}
-    shown = ("objective", "input", "init", "vocabulary_of", "tokenise", "heldout_unit", "heldout_seed", "seed")
-    trained |= {f"`{name}`": f"{settings[name]}" for name in shown}
+    shown = ("objective", "network", "input", "init", "vocabulary_of", "tokenise", "heldout_unit", "heldout_seed")
+    trained |= {f"`{name}`": f"{settings[name]}" for name in (*shown, "seed")}
     hardly = f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
     return f"""# {objective.title} {settings["name"]}
 

@@ -1,4 +1,4 @@
-"""The trained model: a network (a biLM or a masked LM) with gradients, and its output layer, a softmax over words.
+"""The trained model: a network with gradients, and its output layer, a softmax over words.
 
 `LanguageModel.core` is the network that is exported at the end, so nothing needs to be converted. A test checks that
 its forward pass here agrees with the one that computes frozen layers. Training scores every target and a sample of
@@ -16,20 +16,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo.bilm.encoder import CharacterEncoder, Highway
-from elmo.bilm.model import Bilm, random_bilm
+from elmo.bilm.model import Bilm
 from elmo.bilm.options import BilmOptions
 from elmo.bilm.sentences import PADDING
 from elmo.common.device import upload
 from elmo.pretrain.batches import IGNORED, Groups, Spelling, TokenBatch
 from elmo.pretrain.corpus.token_store import UNKNOWN
-from elmo.sources.masked import MaskedLm, MaskedOptions, random_masked
+from elmo.sources.grid import GridLm, GridOptions, random_lm
 
 # Logits in memory at once when all words are scored: 2^26 are 256 MB.
 LOGITS_AT_ONCE = 2**26
 
 
 class OutputLayer(nn.Module):
-    """Scores of all words of the vocabulary, given the top of a biLM in either direction, or of a masked LM."""
+    """Scores of all words of the vocabulary, given what a language model predicts each target from."""
 
     def __init__(self, n_words: int, dim: int) -> None:
         super().__init__()
@@ -127,17 +127,16 @@ def sampled_loss(
 class LanguageModel(nn.Module):
     """A network and its output layer, with gradients."""
 
-    def __init__(self, core: Bilm | MaskedLm, output: OutputLayer) -> None:
+    def __init__(self, core: Bilm | GridLm, output: OutputLayer) -> None:
         super().__init__()
         self.core = core
         nn.Module.requires_grad_(core)  # the biLM's own method raises an error
         self.output = output
 
     @classmethod
-    def random(cls, options: BilmOptions | MaskedOptions, n_words: int, seed: int) -> LanguageModel:
+    def random(cls, options: BilmOptions | GridOptions, n_words: int, seed: int) -> LanguageModel:
         """An untrained model; equal for equal seeds."""
-        core = random_bilm(options, seed) if isinstance(options, BilmOptions) else random_masked(options, seed)
-        return cls(core, OutputLayer.random(n_words, options.output_dim, seed))
+        return cls(random_lm(options, seed), OutputLayer.random(n_words, options.output_dim, seed))
 
     def hidden(
         self, batch: TokenBatch, spelled: Tensor, dtype: torch.dtype, dropout: float = 0.0
@@ -156,7 +155,7 @@ class LanguageModel(nn.Module):
         return self.core.hidden(vectors, inputs, places, dropout), targets.flatten()
 
 
-def word_vectors(core: Bilm | MaskedLm, types: Tensor, spelled: Tensor, groups: Groups, dtype: torch.dtype) -> Tensor:
+def word_vectors(core: Bilm | GridLm, types: Tensor, spelled: Tensor, groups: Groups, dtype: torch.dtype) -> Tensor:
     """The encoder's vectors of distinct words, (types, projection_dim), computed in the precision `dtype`.
 
     Args:

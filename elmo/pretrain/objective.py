@@ -1,10 +1,11 @@
 """Objectives of pretraining: what a model predicts, from which batches, and how that is measured on held-out text.
 
-A biLM predicts the next word in both directions, a masked LM predicts hidden words. The rest of a run is the same.
+A forward LM predicts the next word, a biLM the next word in both directions, a masked LM hidden words, each with either
+network. The rest of a run is the same.
 
-Perplexity of a biLM: for each direction it is exp of minus the mean natural log probability of every word and of the
-end of every sentence (forward: of w1 .. wn and </S>, each given the words to its left; backward: of wn .. w1 and one
-end mark, each given the words to its right), among all words of the vocabulary. Each sentence is read from a zero
+Perplexity of the first two: for each direction it is exp of minus the mean natural log probability of every word and of
+the end of every sentence (forward: of w1 .. wn and </S>, each given the words to its left; backward: of wn .. w1 and
+one end mark, each given the words to its right), among all words of the vocabulary. Each sentence is read from a zero
 state. Words are cased. A word outside the vocabulary counts as a prediction of <UNK>. The rate of such words is
 printed too, because a small vocabulary makes the task easier.
 
@@ -23,14 +24,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from elmo.bilm.model import Bilm
-from elmo.bilm.options import BilmOptions
 from elmo.common.errors import InputError
 from elmo.common.progress import Meter
-from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batches, JoinedBatches, MaskedBatches, Text
+from elmo.pretrain.batches import IGNORED, MASKED_STRIDE, Batches, ForwardBatches, JoinedBatches, MaskedBatches, Text
 from elmo.pretrain.language_model import LanguageModel
-from elmo.pretrain.settings import Settings
-from elmo.sources.masked import MaskedLm, MaskedOptions
 
 TOKENS_AT_ONCE = 16_384  # when text is measured
 
@@ -47,7 +44,6 @@ class Objective(ABC):
         kind: what is measured; with _ for blanks its name in finished.json.
         columns: names of the measured values, one for each direction of reading.
         terms: how it is measured.
-        core: the class of the network.
         batches: the class of its batches.
     """
 
@@ -55,12 +51,7 @@ class Objective(ABC):
     kind: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     terms: ClassVar[str]
-    core: ClassVar[type[Bilm] | type[MaskedLm]]
     batches: ClassVar[type[Batches]]
-
-    @abstractmethod
-    def options(self, settings: Settings, vocabulary: list[str]) -> BilmOptions | MaskedOptions:
-        """The options of a new model."""
 
     @abstractmethod
     def values(self, losses: Tensor) -> Tensor:
@@ -115,22 +106,27 @@ class Objective(ABC):
 class NextWords(Objective):
     """A biLM: the next word in both directions."""
 
-    title, kind, columns = "biLM", "perplexity", ("forward", "backward")
+    title, kind = "biLM", "perplexity"
+    columns: ClassVar[tuple[str, ...]] = ("forward", "backward")
     terms = "full softmax, each sentence from a zero state, cased, </S> predicted, <UNK> predicted"
-    core, batches = Bilm, JoinedBatches
-
-    def options(self, settings: Settings, vocabulary: list[str]) -> BilmOptions:
-        """The options of a new biLM."""
-        return settings.model.options(settings.input, vocabulary)
+    batches = JoinedBatches
 
     def values(self, losses: Tensor) -> Tensor:
         """Perplexities."""
         return losses.exp()
 
     def figures(self, measured: Measured) -> dict[str, str]:
-        """The perplexity of each direction, and their arithmetic mean."""
+        """The perplexity of each direction, and of two their arithmetic mean."""
         shown = {name: measured[name] for name in self.columns}
-        return {name: f"{value:.2f}" for name, value in (shown | {"mean": sum(shown.values()) / 2}).items()}
+        if len(shown) > 1:
+            shown["mean"] = sum(shown.values()) / len(shown)
+        return {name: f"{value:.2f}" for name, value in shown.items()}
+
+
+class NextWord(NextWords):
+    """A forward LM: the next word in the direction of reading."""
+
+    title, columns, batches = "forward LM", ("forward",), ForwardBatches
 
 
 class MaskedWords(Objective):
@@ -138,11 +134,7 @@ class MaskedWords(Objective):
 
     title, kind, columns = "masked LM", "masked loss", ("masked_loss",)
     terms = f"full softmax, every word predicted once, one in {MASKED_STRIDE} masked at a time, cased, <UNK> predicted"
-    core, batches = MaskedLm, MaskedBatches
-
-    def options(self, settings: Settings, vocabulary: list[str]) -> MaskedOptions:
-        """The options of a new masked LM, with the encoder and output width of the biLM of these settings."""
-        return settings.masked.options(settings.model.options(settings.input, vocabulary), settings.max_tokens)
+    batches = MaskedBatches
 
     def values(self, losses: Tensor) -> Tensor:
         """Nats a word."""
@@ -154,9 +146,9 @@ class MaskedWords(Objective):
         return {"nats a word": f"{loss:.3f}", "exp of it": f"{math.exp(min(loss, 700)):.2f}"}
 
 
-OBJECTIVES: dict[str, Objective] = {"bilm": NextWords(), "masked": MaskedWords()}
+OBJECTIVES: dict[str, Objective] = {"forward": NextWord(), "joined": NextWords(), "masked": MaskedWords()}
 
 
 def objective_of(model: LanguageModel) -> Objective:
     """The objective of a trained model."""
-    return next(objective for objective in OBJECTIVES.values() if isinstance(model.core, objective.core))
+    return OBJECTIVES[model.core.options.objective]

@@ -1,4 +1,4 @@
-"""The command `python -m elmo.pretrain.perplexity`: perplexity of a biLM, or masked loss of a masked LM, on a text."""
+"""The command `python -m elmo.pretrain.perplexity`: perplexity or masked loss of a language model."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser(
         "elmo.pretrain.perplexity",
-        f"Measure the perplexity of an exported biLM on any text, in each direction:\n{OBJECTIVES['bilm'].terms}.\n"
+        f"Measure the perplexity of an exported biLM on any text, in each direction:\n{OBJECTIVES['joined'].terms}.\n"
         f"For a masked LM, measure its masked loss:\n{OBJECTIVES['masked'].terms}.",
         "example: python -m elmo.pretrain.perplexity news.txt --weights small",
     )

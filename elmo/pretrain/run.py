@@ -50,7 +50,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     settings.budget.progress(0, 0, 0.0)  # raises early if no budget is set
     given = _given(settings)  # loaded early, so that errors come before the text is read
     if given.model is None:
-        OBJECTIVES[settings.objective].options(settings, [UNKNOWN_WORD])  # raises early if the shape is invalid
+        settings.options([UNKNOWN_WORD])  # raises early if the shape is invalid
     device, out = choose_device(settings.device), Path(settings.out)
     out.mkdir(parents=True, exist_ok=True)  # fails early if it cannot be written, since reading text may take long
     shared = {name: getattr(settings, name) for name in TextSettings.__dataclass_fields__}
@@ -74,8 +74,8 @@ def _pretrain(
             print_line(console, warning, style="yellow")
         return
     vocabulary = given.vocabulary or store.words()[: store.vocabulary_size]
-    options = objective.options(settings, vocabulary)
-    model = (given.model or LanguageModel.random(options, len(vocabulary), settings.seed)).to(device)
+    model = given.model or LanguageModel.random(settings.options(vocabulary), len(vocabulary), settings.seed)
+    model = model.to(device)
     width = model.core.encoder.options.max_characters
     train_text, heldout = texts_of_store(store, width, given.vocabulary or None)
 
@@ -104,6 +104,7 @@ def _pretrain(
         "counts": store.header["counts"],
         "vocabulary": len(vocabulary),
         "parameters": sum(item.numel() for item in model.core.parameters()),
+        "shape": model.core.options.to_json()[settings.network],
         "hardware": hardware(device),
         "position": asdict(position),
         "passes": position.tokens / train_text.predictions,
@@ -130,11 +131,11 @@ def _given(settings: Settings) -> Given:
     model: LanguageModel | None
     if settings.init is not None:
         key, (model, output) = "init", load_model(settings.init)
-        objective = OBJECTIVES[settings.objective]
-        if not isinstance(model.core, objective.core):
+        wanted, found = (f"objective={one.objective} network={one.network}" for one in (settings, model.core.options))
+        if wanted != found:
             raise InputError(
-                f"init={settings.init}: expected a {objective.title}, since objective={settings.objective}, found "
-                "another model; name other weights, or the other objective"
+                f"init={settings.init}: expected a model of this run, {wanted}, found {found}; name other weights, or "
+                "these settings"
             )
         # The content, since other files may replace those at its path.
         hashed = weights_hash(model.state_dict(), "\n".join([model.core.options.canonical(), *output.vocabulary]))

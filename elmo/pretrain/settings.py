@@ -6,14 +6,17 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
-from elmo.bilm.options import STANDARD_FILTERS, BilmOptions
+import torch
+
+from elmo.bilm.model import Bilm
+from elmo.bilm.options import NETWORKS, OBJECTIVES, STANDARD_FILTERS, BilmOptions, cell_of
 from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
 from elmo.common.checks import AtLeastOne, Dropout, Fraction, Layers, Positive, Width, check_ranges
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.pretrain.corpus.token_store import TextSettings
-from elmo.sources.masked import MaskedOptions, check_heads, encoder_options
+from elmo.sources.grid import GridLm, GridOptions, encoder_options
 
 INPUTS = ("char", "word", "both")
 MOST_BATCH_TOKENS = 1 << 24  # far more than fits on any GPU
@@ -85,32 +88,63 @@ class Model:
 
 
 @dataclass
-class Masked:
-    """A masked LM, for objective=masked; see `MaskedOptions`. Its encoder and the width of its output are `model`'s.
+class TransformerShape:
+    """The shape of transformers, for network=transformer; see `GridOptions`.
 
     Attributes:
-        dim: width of every layer. In the named sizes it is that of the biLM's layers, twice projection_dim.
-        n_layers: transformer blocks.
-        n_heads: of attention.
-        feedforward_dim: inner width of a block.
-        chosen: share of the words that are predicted in each pass.
+        n_layers: blocks of a stack.
+        n_heads: of attention; each of two joined stacks has half of them.
+        feedforward_dim: inner width of a block; null: by the rule of `shaped`.
+        exported: layers of the exported model, if it has so many; null: as many as the biLM has.
     """
 
-    dim: Width = 256
     n_layers: Layers = 6
     n_heads: Width = 4
-    feedforward_dim: Width = 960
-    chosen: Fraction = 0.15
+    feedforward_dim: Width | None = None
+    exported: Annotated[int, partial(checks.at_least, 2)] | None = None
 
     def __post_init__(self) -> None:
-        check_ranges("masked", self)
-        check_heads("masked", self.dim, self.n_heads)
+        check_ranges("transformer", self)
 
-    def options(self, model: BilmOptions, longest: int) -> MaskedOptions:
-        """The options of a masked LM with the encoder and output width of this biLM."""
-        encoder = encoder_options(model.to_json(), self.dim)
-        inner = self.n_layers, self.n_heads, self.feedforward_dim
-        return MaskedOptions(encoder, *inner, model.projection_dim, longest)
+
+def shaped(
+    bilm: BilmOptions, objective: str, network: str, longest: int, transformer: TransformerShape
+) -> BilmOptions | GridOptions:
+    """The options of a language model with the words, layers' width, output width and about the parameters of a biLM.
+
+    What is not given is the width within a layer (cells of LSTMs, or the feed-forward part): of the multiples of a
+    quarter of a stack's width it is the one whose number of parameters is nearest to the biLM's.
+    """
+    if (objective, network) == cell_of({}):
+        return bilm
+    stacks = 2 if objective == "joined" else 1
+    encoder = encoder_options(bilm.to_json(), 2 * bilm.projection_dim // stacks)
+    if network == "lstm":
+        options = partial(GridOptions, encoder, bilm.n_layers)
+        inner, given = "cell_dim", None
+    else:
+        wanted = transformer.exported or bilm.n_layers + 1
+        exported = wanted if wanted <= transformer.n_layers else 0  # else all
+        n_heads = transformer.n_heads // stacks
+        options = partial(GridOptions, encoder, transformer.n_layers, n_heads=n_heads, exported=exported)
+        inner, given = "feedforward_dim", transformer.feedforward_dim
+    options = partial(options, bilm.projection_dim, longest, objective, network)
+
+    def of_width(value: int) -> GridOptions:
+        return options(**{inner: value})
+
+    if given is not None:
+        return of_width(given)
+    step = -(-of_width(1).dim // of_width(1).n_stacks // 4)
+    one, two, equal = (parameters_of(some) for some in (of_width(step), of_width(2 * step), bilm))
+    return of_width(step * max(1, 1 + round((equal - one) / (two - one))))
+
+
+def parameters_of(options: BilmOptions | GridOptions) -> int:
+    """The number of parameters of a model without its output layer."""
+    with torch.device("meta"):  # shapes alone
+        model = Bilm(options) if isinstance(options, BilmOptions) else GridLm(options)
+    return sum(item.numel() for item in model.parameters())
 
 
 @dataclass
@@ -120,7 +154,8 @@ class Training:
     Attributes:
         batch_tokens: positions in a step, padding included.
         negatives: sampled words per softmax; the vocabulary size or more means the full softmax.
-        dropout: on the inputs of each LSTM layer and of the softmax; of a masked LM see `MaskedLm.layers`.
+        chosen: share of the words that a masked LM predicts in each pass.
+        dropout: on the inputs of each LSTM layer and of the softmax; of a transformer see `GridLm.layers`.
         learning_rate: highest, after the warm-up.
         warmup: fraction of the budget over which the rate rises; then it falls along a cosine.
         final_rate: the last rate, as a fraction of the highest.
@@ -138,6 +173,7 @@ class Training:
 
     batch_tokens: Annotated[int, partial(checks.count, MOST_BATCH_TOKENS)] = 16384
     negatives: AtLeastOne = 8192
+    chosen: Fraction = 0.15
     dropout: Dropout = 0.1
     learning_rate: Positive = 2e-3
     warmup: Dropout = 0.02
@@ -183,14 +219,16 @@ class Settings(TextSettings):
         store: folder of the token store; default OUT/store. Runs may share one.
         out: folder of the run.
         name: of the exported biLM.
-        objective: bilm, or masked for a masked LM on the same text, words and vocabulary.
+        objective: forward (the next word), joined (the next word of each direction, by two models: a biLM) or masked
+            (hidden words, from both sides), on the same text, words and vocabulary.
+        network: lstm or transformer.
         input: char, word or both.
         init: weights to start from instead of random ones: a folder with its output layer next to it, or a shipped
             name. Shape and vocabulary come with it.
         device: auto, cpu or cuda.
         licence: of the text, for the card.
-        model: shape of the biLM.
-        masked: shape of the masked LM.
+        model: shape of the biLM; other objectives and networks have its number of parameters, see `shaped`.
+        transformer: shape of transformers.
         budget: how long.
         training: how.
         export: what to write.
@@ -201,13 +239,14 @@ class Settings(TextSettings):
     vocabulary_of: str | None = None
     store: str | None = None
     name: str = "small"
-    objective: Annotated[str, partial(checks.one_of, ("bilm", "masked"))] = "bilm"
+    objective: Annotated[str, partial(checks.one_of, OBJECTIVES)] = "joined"
+    network: Annotated[str, partial(checks.one_of, NETWORKS)] = "lstm"
     input: Annotated[str, partial(checks.one_of, INPUTS)] = "char"
     init: str | None = None
     device: str = "auto"
     licence: str | None = None
     model: Model = field(default_factory=Model)
-    masked: Masked = field(default_factory=Masked)
+    transformer: TransformerShape = field(default_factory=TransformerShape)
     budget: Budget = field(default_factory=Budget)
     training: Training = field(default_factory=Training)
     export: Export = field(default_factory=Export)
@@ -228,6 +267,11 @@ class Settings(TextSettings):
                 f"name={self.name!r}: expected a plain file name, neither bilm-tf nor ending in -softmax, which the "
                 "export uses for other files"
             )
+
+    def options(self, vocabulary: list[str]) -> BilmOptions | GridOptions:
+        """The options of a new model."""
+        bilm = self.model.options(self.input, vocabulary)
+        return shaped(bilm, self.objective, self.network, self.max_tokens, self.transformer)
 
     def identity(self) -> dict[str, Any]:
         """Settings that decide the result, flat: a run is resumed only with the same. The store identifies the text."""

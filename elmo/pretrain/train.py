@@ -73,7 +73,7 @@ def train(
     optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate, betas=betas, fused=fused)
     position = folder.load(model, optimiser)
     folder.keep_curve_until(position.step)
-    batches = objective.batches(text, training.batch_tokens, seed, settings.masked.chosen)
+    batches = objective.batches(text, training.batch_tokens, seed, training.chosen)
     loss_of = TrainingLoss(model, text.spelling, training.negatives, training.dropout, dtype)
     sample = _first(heldout, training.evaluate_sentences) if heldout and len(heldout.sentences) else None
     losses: list[torch.Tensor] = []  # on the device, since the last row of the curve

@@ -1,4 +1,4 @@
-"""The biLM, or a masked LM trained in its place, as a source of frozen layers, and a biLM that a task tunes."""
+"""The biLM, or another language model of the grid, as a source of frozen layers, and a biLM that a task tunes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, ch
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, read_options
 from elmo.common.device import upload
 from elmo.common.files import FileState, states_of
-from elmo.sources.masked import MaskedLm, load_either
+from elmo.sources.grid import GridLm, load_lm
 
 
-def trained(weights: str) -> Bilm | MaskedLm:
-    """The biLM or the masked LM of weights by name or path."""
-    model = load_either(weights)
+def trained(weights: str) -> Bilm | GridLm:
+    """The language model of weights by name or path."""
+    model = load_lm(weights)
     model.remember_words()
     return model
 

@@ -21,7 +21,9 @@ from torch import Tensor, nn
 
 from elmo import Elmo, FrozenSource, published
 from elmo.bilm.model import Bilm
+from elmo.bilm.options import cell_of
 from elmo.bilm.sentences import padded
+from elmo.bilm.weight_files import find_weights, read_options
 from elmo.common import checks
 from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, Share, check_tree
 from elmo.common.errors import InputError, excerpt
@@ -32,7 +34,6 @@ from elmo.layer import LayerChoice
 from elmo.published import VECTOR_NAMES
 from elmo.sources import bilm, controls
 from elmo.sources.bilm import TunedBilm
-from elmo.sources.masked import is_masked
 from elmo.sources.source import TunableSource, code_of, fingerprint_of, require_source
 from elmo.sources.transformer import OVERLAP, POOLINGS, WINDOW, Transformer, file_states, files_of
 from elmo.store.cached_layers import MEMORY_GB, CachedLayers, Located
@@ -382,11 +383,15 @@ class FeaturesConfig:
             raise InputError(f"{key}: every part is null; keep at least one of words, characters, elmo at the input")
 
     def check_weights(self) -> None:
-        """Raises an InputError for features=masked with a biLM: its scores would be listed as those of a masked LM."""
-        if self.name == "masked" and self.elmo is not None and not is_masked(self.elmo.weights):
+        """Raises an InputError for features=masked with another LM: its scores would be listed as a masked LM's."""
+        if self.name != "masked" or self.elmo is None:
+            return
+        objective, network = cell_of(read_options(find_weights(self.elmo.weights))[0])
+        if objective != "masked":
             raise InputError(
-                "features=masked: expected the weights of a masked LM, found the biLM features.elmo.weights="
-                f"{self.elmo.weights}. Use features=elmo, or a masked LM: python -m elmo.pretrain objective=masked"
+                f"features=masked: expected the weights of a masked LM, found objective={objective} network={network} "
+                f"in features.elmo.weights={self.elmo.weights}. Use features=lm, or a masked LM: "
+                "python -m elmo.pretrain objective=masked"
             )
 
     def all_frozen(self) -> dict[str, FrozenConfig]:

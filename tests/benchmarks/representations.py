@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 from elmo import load_bilm
-from elmo.pretrain.settings import Masked
+from elmo.pretrain.settings import TransformerShape, shaped
 from elmo.sources.character_lm import Flair
 from elmo.sources.cove import Cove
-from elmo.sources.masked import random_masked
+from elmo.sources.grid import random_lm
 from elmo.sources.transformer import Transformer
 from tests.benchmarks import text
 from tests.benchmarks.measuring.rows import Measurement
@@ -80,7 +80,8 @@ def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
 def sources(folder: Path, words: list[str]) -> Mapping[str, tuple[nn.Module, int]]:
     """The shipped biLMs, which forget words between rounds; the others at random. Transformers only if installed."""
     small, medium = load_bilm("small"), load_bilm("medium")
-    masked = random_masked(Masked().options(small.options, longest=200), seed=1)
+    shape = TransformerShape(exported=7)  # all layers, as in the published runs
+    masked = random_lm(shaped(small.options, "masked", "transformer", 200, shape), seed=1)
     lstm = nn.LSTM(GLOVE_840B[1], COVE_UNITS, 2, bidirectional=True)
     torch.save(lstm.state_dict(), folder / "lstm.pth")
     numbers = " ".join(["0.5"] * GLOVE_840B[1])

@@ -24,7 +24,7 @@ from elmo.pretrain.train import Position, RunFolder
 from elmo.published import PublishedFile, PublishedVectors
 from elmo.sources.character_lm import read_pair
 from elmo.sources.cove import Cove
-from elmo.sources.masked import load_either, random_masked, save_masked
+from elmo.sources.grid import load_lm, random_lm, save_lm
 from elmo.store.shelf import StoreFull, open_shelf
 from elmo.word_vectors import convert, open_vectors
 from tests.elmo.pretrain.corpus_text import build, write
@@ -195,11 +195,11 @@ def _pick(path):
 
 
 READERS = [
-    Reader("biLM", _made("weights.safetensors", lambda path: save_bilm(_bilm(), path)), load_either),
-    Reader("biLM in int8", _made("w.safetensors", lambda path: save_bilm(_bilm(), path, torch.int8)), load_either),
+    Reader("biLM", _made("weights.safetensors", lambda path: save_bilm(_bilm(), path)), load_lm),
+    Reader("biLM in int8", _made("w.safetensors", lambda path: save_bilm(_bilm(), path, torch.int8)), load_lm),
     Reader("biLM in HDF5", _made("weights.hdf5", lambda path: save_bilm(_bilm(), path)), load_bilm, apart=True),
-    Reader("masked LM", _made("w.safetensors", lambda path: save_masked(random_masked(OPTIONS, 5), path)), load_either),
-    Reader("options", _make_options, lambda path: load_either(path.parent)),
+    Reader("masked LM", _made("w.safetensors", lambda path: save_lm(random_lm(OPTIONS, 5), path)), load_lm),
+    Reader("options", _make_options, lambda path: load_lm(path.parent)),
     Reader("LMs of flair", _make_flair, lambda path: read_pair(str(path.parent))),
     Reader("LMs of flair, streams", partial(_make_flair, stream=True), lambda path: read_pair(str(path.parent))),
     Reader("cove", _make_cove, lambda path: Cove(str(path.with_name("lstm.pth")), str(path.with_name("vectors.txt")))),

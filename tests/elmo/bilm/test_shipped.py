@@ -71,7 +71,7 @@ def test_it_predicts_english_better_than_shuffled_words():
     sentences = [line.split() for line in TEXT]
     shuffled = [random.Random(1).sample(words, len(words)) for words in sentences]
     found, mixed = (
-        OBJECTIVES["bilm"].measure(model, text_of_words(part, output.vocabulary, model.core.options.max_characters))
+        OBJECTIVES["joined"].measure(model, text_of_words(part, output.vocabulary, model.core.options.max_characters))
         for part in (sentences, shuffled)
     )
     assert found["unknown_rate"] == 0

@@ -11,7 +11,7 @@ import torch
 
 from elmo import SIZES, BilmOptions
 from elmo.bilm.encoder import CharacterEncoder
-from elmo.bilm.recurrence import both_directions
+from elmo.bilm.recurrence import in_parallel
 from elmo.pretrain.batches import IGNORED, JoinedBatches, Spelling, rounded, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, word_vectors
@@ -115,7 +115,7 @@ def test_spelling_equals_the_frozen_encoders():
 def reference(x, weight, bias, projection, cell_clip, projection_clip):
     """The recurrence spelled out for autograd."""
     outputs = []
-    for d in range(2):
+    for d in range(len(x)):
         state = x.new_zeros(x.shape[2], projection.shape[1])
         cell = x.new_zeros(x.shape[2], projection.shape[2])
         steps = []
@@ -132,19 +132,19 @@ def reference(x, weight, bias, projection, cell_clip, projection_clip):
     return torch.stack(outputs)
 
 
-@pytest.mark.parametrize("clips", [(None, None), (0.3, 0.1)])
-def test_gradients_of_the_recurrence_equal_autograds(clips):
+@pytest.mark.parametrize(("directions", "clips"), [(2, (None, None)), (2, (0.3, 0.1)), (1, (None, None))])
+def test_gradients_of_the_recurrence_equal_autograds(directions, clips):
     torch.manual_seed(0)
     steps, rows, input_dim, projection_dim, cell_dim = 6, 3, 5, 4, 7
     arguments = [
-        torch.randn(2, steps, rows, input_dim),
-        torch.randn(2, 4 * cell_dim, input_dim + projection_dim) * 0.5,
-        torch.randn(2, 4 * cell_dim) * 0.3,
-        torch.randn(2, projection_dim, cell_dim) * 0.5,
+        torch.randn(directions, steps, rows, input_dim),
+        torch.randn(directions, 4 * cell_dim, input_dim + projection_dim) * 0.5,
+        torch.randn(directions, 4 * cell_dim) * 0.3,
+        torch.randn(directions, projection_dim, cell_dim) * 0.5,
     ]
     for argument in arguments:
         argument.requires_grad_()
-    found, wanted = both_directions(*arguments, clips), reference(*arguments, *clips)
+    found, wanted = in_parallel(*arguments, clips), reference(*arguments, *clips)
     torch.testing.assert_close(found, wanted)
     upstream = torch.randn_like(found)
     for ours, theirs in zip(
@@ -162,7 +162,7 @@ def test_the_recurrence_without_clipping_is_torchs_lstm():
         bias = lstm.bias_ih_l0 + lstm.bias_hh_l0
         bias[7:14] -= 1.0
         x = torch.randn(6, 3, 5)
-        found = both_directions(*(item.expand(2, *item.shape) for item in (x, weight, bias, lstm.weight_hr_l0)))
+        found = in_parallel(*(item.expand(2, *item.shape) for item in (x, weight, bias, lstm.weight_hr_l0)))
         torch.testing.assert_close(found[1], lstm(x)[0])
 
 

@@ -2,35 +2,33 @@
 
 from dataclasses import replace
 
-import hydra
 import numpy as np
 import pytest
 import torch
 
-from elmo import Bilm, MaskedLm, load_masked
+from elmo import load_lm
 from elmo.common.errors import InputError
 from elmo.pretrain import objective as objective_module
 from elmo.pretrain import perplexity as command
 from elmo.pretrain import train as train_module
-from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.batches import MaskedBatches, text_of_words
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START
 from elmo.pretrain.export import Output, export, load_model
 from elmo.pretrain.language_model import LanguageModel, TrainingLoss
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.run import pretrain
-from elmo.pretrain.settings import Masked, Settings
+from elmo.pretrain.settings import Settings, Training, TransformerShape
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, settings
 from tests.elmo.sources.naive_masked import OPTIONS, naive_layers
 
 VOCABULARY = [*SPECIALS, *(f"w{i}" for i in range(40))]
 MASKED = OBJECTIVES["masked"]
-SHAPE = Masked(dim=16, n_layers=2, n_heads=2, feedforward_dim=32)
+SHAPE = TransformerShape(n_layers=2, n_heads=2, feedforward_dim=32)
 
 
 def masked_settings(text, out, steps=40, **more):
-    more = {"objective": "masked", "masked": SHAPE} | more
+    more = {"objective": "masked", "network": "transformer", "transformer": SHAPE} | more
     return settings(text, out, steps, training=more.pop("training", None), **more)
 
 
@@ -139,7 +137,7 @@ def test_a_run_reports_masked_loss_and_never_perplexity(finished, capsys):
     summary = summary_of(finished)
     card = card_of(finished)
     assert card.startswith("# masked LM tiny\n")
-    assert "| `masked.feedforward_dim` | 32 |" in card
+    assert "| transformer, feedforward_dim | 32 |" in card
     assert f"| these files | {summary['masked_loss']['exported']['masked_loss']:.3f} |" in card
     assert "perplexity" not in card
     assert "perplexity" not in summary
@@ -171,7 +169,7 @@ def test_a_stopped_and_resumed_run_ends_with_the_weights_of_an_uninterrupted_one
 
 
 def test_the_exported_files_give_the_layers_of_the_trained_model(finished, tmp_path):
-    trained = load_masked(finished / "export" / "tiny")
+    trained = load_lm(finished / "export" / "tiny")
     model = LanguageModel(trained, load_model(finished / "export" / "tiny")[1].layer)
     model.load_state_dict(checkpoint_of(finished)["model"])
     sentences = [["Anna", "plays", "Name3"], ["chess"]]
@@ -181,7 +179,7 @@ def test_the_exported_files_give_the_layers_of_the_trained_model(finished, tmp_p
         output = Output(model.output, words, "whitespace")
         folder = export(model.core, output, tmp_path / precision, "again", weights=precision)
         assert sorted(path.name for path in (tmp_path / precision).iterdir()) == ["again", "again-softmax"]
-        assert (load_masked(folder).token_layers(sentences) - wanted).abs().max() <= bound
+        assert (load_lm(folder).token_layers(sentences) - wanted).abs().max() <= bound
 
 
 def test_given_weights_continue_and_those_of_the_other_objective_are_refused(finished, text, tmp_path):
@@ -190,13 +188,16 @@ def test_given_weights_continue_and_those_of_the_other_objective_are_refused(fin
     measured = summary_of(tmp_path / "more")["masked_loss"]
     first = summary_of(finished)["masked_loss"]
     assert measured["before"]["masked_loss"] == pytest.approx(first["exported"]["masked_loss"], rel=1e-4)
-    options = OBJECTIVES["bilm"].options(masked_settings(text, tmp_path), VOCABULARY)
+    options = settings(text, tmp_path).options(VOCABULARY)
     bilm = LanguageModel.random(options, len(VOCABULARY), seed=1)
     softmax = Output(bilm.output, VOCABULARY, "whitespace")
     other = str(export(bilm.core, softmax, tmp_path / "bilm", "tiny"))
-    for objective, given in (("bilm", init), ("masked", other)):
-        wrong = settings(text, tmp_path / "wrong", 5, init=given, objective=objective)
-        with pytest.raises(InputError, match=f"init=.*expected a .*since objective={objective}, found another model"):
+    masked = "objective=masked network=transformer"
+    bilm = "objective=joined network=lstm"
+    for (expected, found), given in (((bilm, masked), init), ((masked, bilm), other)):
+        of_run = dict(part.split("=") for part in expected.split())
+        wrong = settings(text, tmp_path / "wrong", 5, init=given, **of_run)
+        with pytest.raises(InputError, match=f"init=.*expected a model of this run, {expected}, found {found}; name"):
             pretrain(wrong, [], QUIET)
 
 
@@ -205,34 +206,20 @@ def test_words_and_words_with_characters_train_and_load_again(kind, text, finish
     shape = {"word_dim": 20, "char_output_dim": 10}
     store = str(finished / "store")
     pretrain(masked_settings(text, tmp_path / "out", 3, model=shape, input=kind, store=store), [], QUIET)
-    model = load_masked(tmp_path / "out" / "export" / "tiny")
+    model = load_lm(tmp_path / "out" / "export" / "tiny")
     unknown, other = (model.token_layers([[word]])[0, 0] for word in ("Zoltan", "Xaver"))
     assert torch.equal(unknown, other) == (kind == "word")
-
-
-@pytest.mark.parametrize("size", ["tiny", "classroom", "small", "medium", "original"])
-def test_both_objectives_have_about_as_many_parameters_in_each_size(size):
-    with hydra.initialize_config_module("conf.pretrain", version_base="1.3"):
-        composed = settings_of(hydra.compose("config", [f"size={size}", "objective=masked"]))
-    assert composed.objective == "masked"
-    bilm, masked = (objective.options(composed, VOCABULARY) for objective in OBJECTIVES.values())
-    with torch.device("meta"):
-        counts = [sum(item.numel() for item in core.parameters()) for core in (Bilm(bilm), MaskedLm(masked))]
-    assert counts[1] == pytest.approx(counts[0], rel=0.02)
-    assert masked.output_dim == bilm.projection_dim
-    assert masked.dim == 2 * bilm.projection_dim or size == "classroom"
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Masked(chosen=0.0), "masked.chosen: expected above 0 and below 1, found 0.0"),
-        (lambda: Masked(dim=0), "masked.dim: expected at least 1, found 0"),
+        (lambda: Training(chosen=0.0), "training.chosen: expected above 0 and below 1, found 0.0"),
         (lambda: Settings(objective="masked", max_tokens=1), "max_tokens: expected at least 2, found 1"),
-        (lambda: Settings(objective="next"), "objective: expected bilm or masked, found 'next'"),
-        (lambda: Masked(n_heads=0), "masked.n_heads: expected at least 1, found 0"),
-        (lambda: Masked(n_layers=101), "masked.n_layers: expected at most 100, found 101"),
-        (lambda: Masked(n_heads=7), r"masked.dim: expected a multiple of 2 x n_heads \(14\)"),
+        (lambda: Settings(objective="next"), "objective: expected forward or joined or masked, found 'next'"),
+        (lambda: TransformerShape(n_heads=0), "transformer.n_heads: expected at least 1, found 0"),
+        (lambda: TransformerShape(n_layers=101), "transformer.n_layers: expected at most 100, found 101"),
+        (lambda: TransformerShape(exported=1), "transformer.exported: expected at least 2, found 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(make, message):

@@ -19,7 +19,7 @@ from elmo.pretrain.settings import Model
 from tests.elmo.pretrain.training_text import QUIET, TINY
 
 VOCABULARY = [*SPECIALS, "we", "play", "chess", "."]
-BILM = OBJECTIVES["bilm"]
+BILM = OBJECTIVES["joined"]
 SENTENCES = [["we", "play", "chess", "."], ["we", "rest", "."], ["chess"]]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from elmo import FrozenSource, InputError
-from elmo.sources.masked import MaskedLm, MaskedOptions, random_masked, windows
+from elmo.sources.grid import GridLm, GridOptions, random_lm, windows
 from tests.elmo.sources.naive_masked import OPTIONS, naive_layers
 
 WORDS = ["we", "play", "chess", "包袱", "x" * 60, "a", "."]
@@ -20,7 +20,7 @@ def drawn_sentences(count, longest, seed=0):
 
 @pytest.fixture(scope="module")
 def model():
-    return random_masked(OPTIONS, seed=1)
+    return random_lm(OPTIONS, seed=1)
 
 
 def by_definition(model, sentence):
@@ -50,7 +50,7 @@ def test_every_layer_but_the_first_depends_on_the_words_on_both_sides(model):
 
 
 def test_the_layers_of_a_sentence_do_not_depend_on_its_batch_to_the_last_bit():
-    model = random_masked(OPTIONS, seed=2)
+    model = random_lm(OPTIONS, seed=2)
     sentences = drawn_sentences(40, 25)
     together = model.token_layers(sentences).split([len(sentence) for sentence in sentences], dim=1)
     model.remember_words()
@@ -60,7 +60,7 @@ def test_the_layers_of_a_sentence_do_not_depend_on_its_batch_to_the_last_bit():
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])
 def test_words_remembered_in_inference_mode_or_autocast_serve_outside_it(mode):
-    model = random_masked(OPTIONS, seed=2)
+    model = random_lm(OPTIONS, seed=2)
     expected = [model.token_layers([[word]]) for word in "abcd"]
     model.remember_words()
     with mode():
@@ -102,10 +102,10 @@ def test_text_is_refused_where_words_belong(model):
 
 def test_making_one_leaves_the_random_state_alone_and_draws_by_seed():
     before = torch.get_rng_state()
-    hashes = {random_masked(OPTIONS, seed).fingerprint() for seed in (1, 1, 2)}
+    hashes = {random_lm(OPTIONS, seed).fingerprint() for seed in (1, 1, 2)}
     assert torch.equal(torch.get_rng_state(), before)
     assert len(hashes) == 2
-    assert not any(parameter.requires_grad for parameter in MaskedLm(OPTIONS).parameters())
+    assert not any(parameter.requires_grad for parameter in GridLm(OPTIONS).parameters())
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,6 @@ def test_making_one_leaves_the_random_state_alone_and_draws_by_seed():
 )
 def test_wrong_options_are_refused(change, message):
     content = OPTIONS.to_json()
-    assert MaskedOptions.from_json(content) == OPTIONS
+    assert GridOptions.from_json(content) == OPTIONS
     with pytest.raises(InputError, match=f"here: .*{message}"):
-        MaskedOptions.from_json({**content, "transformer": {**content["transformer"], **change}}, "here")
+        GridOptions.from_json({**content, "transformer": {**content["transformer"], **change}}, "here")

@@ -11,7 +11,7 @@ import torch
 from elmo import InputError, random_bilm, save_bilm
 from elmo.common.checks import check_tree
 from elmo.common.progress import Reporter
-from elmo.sources.masked import random_masked, save_masked
+from elmo.sources.grid import random_lm, save_lm
 from tasks.data.datasets import DataSource
 from tasks.features.token_features import (
     ElmoConfig,
@@ -328,8 +328,8 @@ class TestControls:
 
 class TestMasked:
     def test_its_layers_are_mixed_and_stored_like_those_of_elmo(self, tmp_path, monkeypatch):
-        model = random_masked(OPTIONS, seed=3)
-        save_masked(model, tmp_path / "weights.safetensors")
+        model = random_lm(OPTIONS, seed=3)
+        save_lm(model, tmp_path / "weights.safetensors")
         alone = ["features.words=null", "features.characters=null", f"features.elmo.weights={tmp_path}"]
         config = run_of("task=squad", "data=mini", "features=masked", *alone).features
         assert features_fingerprint(config)["weights"] == model.fingerprint()
@@ -347,10 +347,10 @@ class TestMasked:
         assert said == ["2 of 2 sentences", "0 of 2 sentences"]
 
     def test_the_weights_of_a_bilm_are_refused_under_its_title(self, weights, tmp_path):
-        with pytest.raises(InputError, match="features=masked: expected the weights of a masked LM, found the biLM"):
+        with pytest.raises(InputError, match="the weights of a masked LM, found objective=joined network=lstm"):
             run(run_of("task=ner", "data=mini", "features=masked", weights))
         run_of("task=ner", "data=mini", "features=elmo", weights).features.check_weights()
-        save_masked(random_masked(OPTIONS, seed=3), tmp_path / "masked" / "weights.safetensors")
+        save_lm(random_lm(OPTIONS, seed=3), tmp_path / "masked" / "weights.safetensors")
         right = f"features.elmo.weights={tmp_path / 'masked'}"
         run_of("task=ner", "data=mini", "features=masked", right).features.check_weights()
 
