@@ -58,7 +58,7 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
            bag_of_words                  below the baseline: logistic regression on words, no vectors
            drawn                         below the baseline: word vectors drawn at random
            flair|flair_elmo              baseline + states of character LMs; the same + ELMo
-           lm|masked                     baseline + our own language model, of any kind or masked (python -m elmo.pretrain)
+           lm|masked                     baseline + a language model of ours, any or masked (python -m elmo.pretrain)
            cove                          GloVe 840B + the encoder of a translation model
            taglm                         baseline + top layer of the biLM, between the layers of a tagger: task=ner
            transformer                   baseline + a frozen transformer: features.transformer.model=NAME|PATH
