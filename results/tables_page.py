@@ -38,7 +38,6 @@ from results.tables.writers import as_text, markdown_table
 PUBLISHED = Path("results", "published")
 TABLES = Path("results", "tables.md")
 README = Path("README.md")
-REPRESENTATIONS = "representations"  # an experiment; README shows its figure
 
 
 def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
@@ -53,7 +52,6 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     text, figures = tables_page(collection, summary, root / PUBLISHED)
     blocks = {
         "figure": f"{_shown(figures, MAIN_FIGURE)}\n{summary.experiment.note}\n".strip() + "\n",
-        REPRESENTATIONS: _shown(figures, REPRESENTATIONS),
         "table1": readme_table(summary),
         "demo": f"```\n{as_text(shown, [('Notes', [note_line(demo, shown)])])}```\n",
     }

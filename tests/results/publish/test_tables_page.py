@@ -69,7 +69,7 @@ def test_the_contents_count_the_cells_that_experiments_have(tmp_path):
 
 
 def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
-    """One picture in README and on the page, and the runs of an arm with changed settings stay in their own table."""
+    """On the page, and the runs of an arm with changed settings stay in their own table."""
     medium = {"features.elmo.weights": "medium"}
     save_run(tmp_path / "runs", 60, task="sst5", config=GLOVE)
     save_run(tmp_path / "runs", 70, task="sst5", features="word2vec")
@@ -79,7 +79,6 @@ def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
     main(["--runs", str(tmp_path / "runs")], root)
     title = "![Representations against GloVe 50-d: errors removed, and cost]"
     assert f"{title}(published/representations.svg)" in chapters(root)["Representations"]
-    assert f"{title}(results/published/representations.svg)" in (root / "README.md").read_text()
     assert "SST-5, biLM medium |" in chapters(root)["Other settings"]
 
 
