@@ -84,7 +84,7 @@ def test_representations_have_a_figure_from_three_arms_on(tmp_path, root):
 
 def test_the_page_shows_a_table_that_is_a_file(runs, root):
     main(["--runs", str(runs)], root)
-    assert "\npython -m tasks.probes.table4\n" in chapters(root)["Table 4"]
+    assert "\npython -m tasks.probes.table4 --weights medium\n" in chapters(root)["Table 4"]
     assert main(["--check"], root) == 0
     (root / "results" / "published" / "table4.md").write_text("| play | game |\n")
     assert main(["--check"], root) == 1
