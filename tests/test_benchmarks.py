@@ -267,7 +267,8 @@ def test_a_path_that_computes_something_else_is_not_timed():
 
 def test_a_store_with_something_else_is_not_timed(tmp_path):
     model, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
-    stored = store.cached(model, store.open_shelf(tmp_path, model.fingerprint(), model.widths, "float32"))
+    shelf = store.open_shelf(tmp_path, model.fingerprint(), model.widths, "float32", 1.0)
+    stored = store.cached(model, shelf, "float32")
     sentences = [("a", "word"), ("another",)]
     stored.prepare(sentences)
     store.agree(stored, model, sentences, "float32")
