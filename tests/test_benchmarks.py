@@ -129,8 +129,8 @@ def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
     found = {row.what.removeprefix("representation, "): row for row in representations.rows(CPU, full=False)}
     assert all(row.unit == "CPU ms/1,000 tokens" for row in found.values())
     experiment = load_experiment("representations")
-    assert list(representations.ARMS) == list(experiment.arms)
-    assert list(found) == [arm for arm in experiment.arms if arm not in ("bert", "mpnet")]
+    assert list(representations.ARMS) == list(experiment.costs)
+    assert list(found) == [arm for arm in experiment.costs if arm not in ("bert", "mpnet")]
     for arm in found.keys() - {"cove", "flair", "flair_elmo"}:  # smaller here
         assert found[arm].shape.startswith(f"{experiment.costs[arm].parameters / 1e6:.1f} M parameters"), arm
     assert found["static_elmo"].ours > found["word2vec"].ours, "the sum of its parts"
