@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm, save_bilm
@@ -56,8 +56,11 @@ def load_layer(folder: str | Path) -> Elmo:
     return layer
 
 
-class TextEncoder:
-    """Texts to vectors, with the `encode` of sentence-transformers and MTEB: the mean over the words of a text.
+class TextEncoder(nn.Module):
+    """Texts to vectors: the mean over the words of a text.
+
+    It has the `encode` of sentence-transformers and MTEB. For what asks for a model of theirs, it is a module of one:
+    `SentenceTransformer(modules=[TextEncoder(layer)])`, which mteb.evaluate accepts, too.
 
     Args:
         layer: in evaluation mode, or there is dropout.
@@ -65,6 +68,7 @@ class TextEncoder:
     """
 
     def __init__(self, layer: Elmo, place: str = "") -> None:
+        super().__init__()
         self.layer = layer
         self.place = place or next(iter(layer.mixes))
 
@@ -101,3 +105,13 @@ class TextEncoder:
             vectors = torch.nn.functional.normalize(vectors, dim=-1)
         vectors = vectors[0] if alone else vectors
         return vectors if convert_to_tensor else vectors.numpy()
+
+    def preprocess(self, texts: Iterable[str], *_: object, **__: object) -> dict[str, list[str]]:
+        """The input of `forward`."""
+        return {"texts": list(texts)}
+
+    tokenize = preprocess  # its name in sentence-transformers 5
+
+    def forward(self, features: Mapping[str, Any], **_: object) -> dict[str, Any]:
+        """The same with the vectors of the texts."""
+        return {**features, "sentence_embedding": self.encode(features["texts"], convert_to_tensor=True)}

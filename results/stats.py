@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from results.records.identity import FOLD
 
@@ -42,11 +41,15 @@ def combined(parts: Iterable[Part]) -> Part:
 
 def two_sided_p(t: float, df: float) -> float:
     """The chance of a value at least as far from zero as t."""
+    from scipy.special import stdtr  # takes longer to import than the rest of a table's command
+
     return float(2 * stdtr(df, -abs(t)))
 
 
 def quantile(share: float, df: float) -> float:
     """The value that a share of the distribution lies below."""
+    from scipy.special import stdtrit  # as above
+
     return float(stdtrit(df, share))
 
 

@@ -19,6 +19,7 @@ from hydra._internal.defaults_list import Overrides
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.plugins.config_source import ConfigResult
 
 from tasks.running import config
 
@@ -43,19 +44,21 @@ def shipped_files_are_read_once() -> Iterator[None]:
             files[key] = pickle.dumps(read(self, config_path))
         return pickle.loads(files[key])  # noqa: S301 (faster than a deep copy)
 
-    with patch.object(source, "load_config", load_config):
+    kept = patch.object(ConfigStore, "__deepcopy__", lambda store, _: store, create=True)  # each compose copies it
+    with patch.object(source, "load_config", load_config), kept:
         yield
 
 
 @contextmanager
 def shipped_files_are_merged_once() -> Iterator[None]:
     list_defaults = config_loader_impl.create_defaults_list
-    merge = ConfigLoaderImpl._compose_config_from_defaults_list
+    merge, load = ConfigLoaderImpl._compose_config_from_defaults_list, ConfigLoaderImpl._load_single_config
     lists, trees, kept = {}, {}, set()
 
     def create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing):
-        settings = Overrides(repo, overrides_list).config_overrides
-        choices = [one.input_line for one in overrides_list if not any(one is other for other in settings)]
+        typed = Overrides(repo, overrides_list)
+        choices = [f"{key}={value!r}" for key, value in sorted(typed.override_choices.items())]
+        choices += map(repr, [typed.append_group_defaults, typed.deletions])
         sources = [(source.scheme(), source.path) for source in repo.get_sources()]
         key = (config_name, *choices, skip_missing, *sources, *names(ConfigStore.instance().repo))
         if key not in lists:
@@ -64,18 +67,27 @@ def shipped_files_are_merged_once() -> Iterator[None]:
                 return found
             lists[key] = found
             kept.add(id(found.defaults))
-        return replace(lists[key], config_overrides=settings)
+        return replace(lists[key], config_overrides=typed.config_overrides)
 
     def compose(self, defaults, repo):
         if id(defaults) not in kept:
             return merge(self, defaults, repo)
         if id(defaults) not in trees:
-            trees[id(defaults)] = pickle.dumps(merge(self, defaults, repo))
+            of_all = next(number for number, one in enumerate(defaults, 1) if one.config_path == "schema")  # most of it
+            key = repr(defaults[:of_all])
+            if key not in trees:
+                trees[key] = pickle.dumps(merge(self, defaults[:of_all], repo))
+            start = ConfigResult("", "", pickle.loads(trees[key]), {})  # noqa: S301
+            trees[id(defaults)] = pickle.dumps(merge(self, [start, *defaults[of_all:]], repo))
         return pickle.loads(trees[id(defaults)])  # noqa: S301
+
+    def load_single(self, default, repo):
+        return default if isinstance(default, ConfigResult) else load(self, default, repo)
 
     with (
         patch.object(config_loader_impl, "create_defaults_list", create_defaults_list),
         patch.object(ConfigLoaderImpl, "_compose_config_from_defaults_list", compose),
+        patch.object(ConfigLoaderImpl, "_load_single_config", load_single),
     ):
         yield
 

@@ -129,8 +129,8 @@ def test_representations_have_the_sizes_of_the_published_ones(monkeypatch):
     found = {row.what.removeprefix("representation, "): row for row in representations.rows(CPU, full=False)}
     assert all(row.unit == "CPU ms/1,000 tokens" for row in found.values())
     experiment = load_experiment("representations")
-    assert list(representations.ARMS) == list(experiment.arms)
-    assert list(found) == [arm for arm in experiment.arms if arm not in ("bert", "mpnet")]
+    assert list(representations.ARMS) == list(experiment.costs)
+    assert list(found) == [arm for arm in experiment.costs if arm not in ("bert", "mpnet")]
     for arm in found.keys() - {"cove", "flair", "flair_elmo"}:  # smaller here
         assert found[arm].shape.startswith(f"{experiment.costs[arm].parameters / 1e6:.1f} M parameters"), arm
     assert found["static_elmo"].ours > found["word2vec"].ours, "the sum of its parts"
@@ -267,7 +267,8 @@ def test_a_path_that_computes_something_else_is_not_timed():
 
 def test_a_store_with_something_else_is_not_timed(tmp_path):
     model, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2)
-    stored = store.cached(model, store.open_shelf(tmp_path, model.fingerprint(), model.widths, "float32"))
+    shelf = store.open_shelf(tmp_path, model.fingerprint(), model.widths, "float32", 1.0)
+    stored = store.cached(model, shelf, "float32")
     sentences = [("a", "word"), ("another",)]
     stored.prepare(sentences)
     store.agree(stored, model, sentences, "float32")

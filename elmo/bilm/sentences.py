@@ -19,6 +19,7 @@ from elmo.common.device import upload
 from elmo.common.errors import InputError, excerpt
 
 Sentence = Sequence[str]
+Numbers = npt.NDArray[np.int64]
 Item = TypeVar("Item", bound=Sized)
 
 # Ids 0..255 are bytes.
@@ -39,6 +40,14 @@ def padded(tokens: Tensor, sentences: Sequence[Sentence]) -> Tensor:
     layers = tokens.new_zeros(n_layers, len(lengths) * longest, dim)
     layers.index_copy_(1, upload(rows, tokens.device), tokens)
     return layers.view(n_layers, len(lengths), longest, dim)
+
+
+def padded_numbers(numbers: Numbers, lengths: Numbers) -> Numbers:
+    """The numbers of the tokens of some texts, text after text, padded with 0: (tokens,) -> (texts, longest)."""
+    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    rows = np.zeros(inside.shape, dtype=np.int64)
+    rows[inside] = numbers
+    return rows
 
 
 def numbered_words(sentences: Sequence[Sentence]) -> dict[str, int]:

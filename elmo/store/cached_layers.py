@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.sentences import Sentence, in_batches
-from elmo.common import checks
+from elmo.bilm.sentences import Numbers, Sentence, in_batches, padded_numbers
 from elmo.common.device import frozen_arithmetic, upload
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import size_in_words
 from elmo.common.progress import Reporter
 from elmo.sources.source import FrozenSource, dim_of, fingerprint_of, name_of, require_source
-from elmo.store.shelf import PRECISIONS, Shelf, StoreFull, StoreUnusable
+from elmo.store.shelf import Key, Shelf, StoreFull, StoreUnusable, starts_from
 
 # Tokens that are embedded at once; memory grows with them. Only thousands of parallel sentences keep a GPU busy.
 TOKENS_AT_ONCE = 8192
 TOKENS_AT_ONCE_ON_A_GPU = 65_536
 MEMORY_GB = 4.0
-NOWHERE = -1  # start of a sentence that is not in a table
 
 # Of the length of a token's vector. Other kernels, batches and threads gave 5e-6 with trained weights. On a GPU,
 # permuted ones, as of the control, amplify the last bits to about 1e-2 in single values. A step of float16 is 1e-3.
 TOLERANCE = 1e-2
 LONGEST = 20  # tokens: the check takes a fraction of a second, with torch alone a second
 HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
-
-Key = tuple[str, ...]
-Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Held:
-    """The layers of some sentences, (1 + tokens, width), row 0 being zero, and the row where each starts."""
-
-    table: Tensor
-    starts: dict[Key, int]
 
 
 @dataclass(frozen=True)
@@ -53,14 +38,14 @@ class Located:
 
     Attributes:
         sentences: the sentences.
-        counts: how many sentences each row of a padded batch has; None for tokens without padding.
-        rows: row numbers in memory, 0 for padding and sentences elsewhere; None if all are elsewhere.
-        stored: rows from the store, (*rows, width), on the CPU; None if there are none.
-        missing: the distinct sentences that must be embedded.
+        counts: how many of them each text has.
+        rows: row numbers in memory, (texts, tokens), 0 for padding and sentences elsewhere; None if all are elsewhere.
+        stored: rows from the store, (texts, tokens, width), on the CPU; None if there are none.
+        missing: the sentences that must be embedded.
     """
 
     sentences: list[Key]
-    counts: Sequence[int] | None = None
+    counts: Sequence[int] = ()
     rows: Tensor | None = None
     stored: Tensor | None = None
     missing: Sequence[Key] = ()
@@ -79,37 +64,24 @@ class CachedLayers(nn.Module):
         precision: float16 needs half the space of float32.
         memory_gb: limit for the memory of that device, with the copy that is made while the cache grows. A cache that
             is filled in several steps therefore holds about half of it.
-        name: of these layers in error messages.
     """
 
     def __init__(
-        self,
-        source: FrozenSource,
-        shelf: Shelf | None = None,
-        precision: str = "float32",
-        memory_gb: float = MEMORY_GB,
-        name: str = "layers",
+        self, source: FrozenSource, shelf: Shelf | None = None, precision: str = "float32", memory_gb: float = MEMORY_GB
     ) -> None:
         super().__init__()
-        checks.one_of(PRECISIONS, "precision", precision)
         self.widths = tuple(require_source(source, name_of(source)).widths)
         self.dim = dim_of(source)
-        if shelf is not None and (shelf.precision, shelf.width) != (precision, sum(self.widths)):
-            raise ValueError(f"expected a shelf of {precision} and width {sum(self.widths)}, found {shelf.path.name}")
         self.source = source
-        if isinstance(source, nn.Module):
-            source.requires_grad_(False)
         self.shelf = shelf
-        self.precision = precision
-        self._name = name
         self._kind: torch.dtype = getattr(torch, precision)
         self._memory_bytes = memory_gb * 1e9
         # All layers of the tokens in memory; row 0 is zero, for padding.
         self.register_buffer("_table", torch.zeros(1, sum(self.widths), dtype=self._kind), persistent=False)
         self._table: Tensor  # (1 + tokens, width)
         self._starts: dict[Key, int] = {}
-        self._stored: dict[Key, int] = {}
-        self.train()
+        self._stored: dict[Key, int] = {} if shelf is None else shelf.starts
+        self.requires_grad_(False).train()
 
     def train(self, mode: bool = True) -> Self:
         """Leaves the source in evaluation mode: its layers are computed once."""
@@ -131,34 +103,22 @@ class CachedLayers(nn.Module):
         """
         wanted = sorted({tuple(sentence) for sentence in sentences} - {()}, key=lambda s: (len(s), s))
         reporter = reporter or Reporter(quiet=True)
-        new = [key for key in self._not_stored(wanted) if key not in self._starts]
+        absent = self.shelf.missing(wanted, reporter) if self.shelf else wanted
+        new = [key for key in absent if key not in self._starts]
         tokens = sum(map(len, new))
-        size = size_in_words(tokens * self._table.shape[1] * self._table.element_size())
-        where = "no store: kept for this run alone" if self.shelf is None else f"store: {self.shelf.store}"
-        todo = f": {tokens:,} tokens, {size}" * bool(new)
+        where = f"store: {self.shelf.store}" if self.shelf else "no store: kept for this run alone"
+        todo = f": {tokens:,} tokens, {size_in_words(tokens * self._table[0].nbytes)}" * bool(new)
         reporter.say(f"{len(new):,} of {len(wanted):,} sentences to embed{todo}; {where}")
         if self.shelf is not None:
             self._spot_check(self.shelf, [key for key in wanted if key in self._stored])
             try:
-                if new:
-                    self._fill(self.shelf, new, reporter)
+                self._fill(self.shelf, new, reporter)
             except StoreFull as full:
                 reporter.warn(f"{full}. What is left is kept in memory for this run, as far as it fits")
-            self._not_stored(new)
-            while self.shelf.warnings:
-                reporter.warn(self.shelf.warnings.pop(0))
         # On a CPU the page cache of the store takes the place of the memory.
         elsewhere = self._stored if self._table.device.type == "cpu" else {}
         self._load([key for key in wanted if key not in self._starts and key not in elsewhere], reporter)
         return sum(key not in self._starts and key not in self._stored for key in wanted)
-
-    def _not_stored(self, keys: Sequence[Key]) -> list[Key]:
-        """Those of these sentences that are not in the store now."""
-        unknown = [key for key in keys if key not in self._stored]
-        if self.shelf is not None:
-            starts = zip(unknown, self.shelf.find(unknown), strict=True)
-            self._stored.update({key: start for key, start in starts if start is not None})
-        return [key for key in unknown if key not in self._stored]
 
     def _spot_check(self, shelf: Shelf, stored: Sequence[Key]) -> None:
         """Computes three of these sentences again, once a process.
@@ -169,8 +129,7 @@ class CachedLayers(nn.Module):
         if shelf.spot_checked or not stored:
             return
         sentences = three_of(stored)
-        kept = self._take(row_numbers([self._stored[key] for key in sentences], sentences))
-        difference = largest_difference(self._compute(sentences).cpu(), kept, self.widths)
+        difference = largest_difference(self._compute(sentences), self._rows(sentences), self.widths)
         if difference > TOLERANCE:
             raise StoreUnusable(
                 f"{shelf.path}: expected the layers that {name_of(self.source)} computes now, found others, with a "
@@ -190,30 +149,23 @@ class CachedLayers(nn.Module):
             StoreFull: it cannot be written, or not all of it.
         """
         batches = self._batches(new)
-        random.Random(os.getpid()).shuffle(batches)
+        random.Random().shuffle(batches)
         for batch in reporter.track(batches, len(batches), "embedding"):
-            if missing := self._not_stored(batch):
+            if missing := shelf.missing(batch, reporter):
                 shelf.add(missing, self._compute(missing).cpu().numpy())
 
     def _load(self, keys: Sequence[Key], reporter: Reporter) -> None:
         """Loads sentences into memory, from the store or computed, as far as they fit."""
-        row_bytes = self._table.shape[1] * self._table.element_size()
         # A table that grows is copied, and for a moment both are in memory.
-        fitting = first_within(int(self._memory_bytes / row_bytes) - 2 * len(self._table), keys)
+        fitting = first_within(int(self._memory_bytes / self._table[0].nbytes) - 2 * len(self._table), keys)
         if not fitting:
             return
-        stored = [key for key in fitting if key in self._stored]
-        computed = [key for key in fitting if key not in self._stored]
-        starts = starts_from(len(self._table), stored + computed)
+        starts = starts_from(len(self._table), fitting)
         table = self._table.new_empty(len(self._table) + sum(map(len, fitting)), self._table.shape[1])
         table[: len(self._table)] = self._table
-        batches = self._batches(stored) + self._batches(computed)
+        batches = self._batches(fitting)
         for batch in reporter.track(batches, len(batches), "embedding"):
-            if batch[0] in self._stored:
-                rows = self._take(row_numbers([self._stored[key] for key in batch], batch))
-            else:
-                rows = self._compute(batch)
-            table[starts[batch[0]] :][: len(rows)] = rows
+            table[starts[batch[0]] :][: sum(map(len, batch))] = self._rows(batch)
         # Only now, and the table first: after an error or Ctrl-C no sentence may point to rows of another one.
         self._table = table
         self._starts.update(starts)
@@ -236,104 +188,84 @@ class CachedLayers(nn.Module):
             )
         layers = layers.detach().to(self._table.device)  # a source may stay on the CPU
         if self._kind == torch.float16:  # else there is no need to wait for the device
-            require_half_holds(float(torch.stack(torch.aminmax(layers)).abs().amax()), self._name)
+            require_half_holds(float(torch.stack(torch.aminmax(layers)).abs().amax()), name_of(self.source))
         parts = [layer[:, :width] for layer, width in zip(layers, self.widths, strict=True)]
         return torch.cat(parts, dim=1).to(self._kind)
 
-    def _take(self, rows: Numbers) -> Tensor:
-        """Rows of the store by number, (*rows, width), on the CPU, ready to be copied while a GPU works."""
-        if self.shelf is None:
-            raise ValueError("there is no store to read from")
-        pinned = self._table.device.type == "cuda"
-        into = torch.empty(*rows.shape, self._table.shape[1], dtype=self._kind, device="cpu", pin_memory=pinned)
-        self.shelf.take(rows, into.numpy())
-        return into
-
-    def locate(self, sentences: Sequence[Sentence], counts: Sequence[int] | None = None) -> Located:
+    def locate(self, sentences: Sequence[Sentence], counts: Sequence[int]) -> Located:
         """Looks up the layers of a batch and reads those in the store.
 
         Args:
             sentences: the sentences of the batch.
-            counts: how many sentences each row of a padded batch has; None for tokens without padding.
+            counts: how many of them each text has, one or more.
         """
         # A lookup hashes a sentence word by word, so each is looked up only once if all are in memory.
         keys = [tuple(sentence) for sentence in sentences]
-        starts = [self._starts.get(key, NOWHERE) for key in keys]
-        elsewhere = [key for key, start in zip(keys, starts, strict=True) if start == NOWHERE]
-        stored = {key: self._stored[key] for key in elsewhere if key in self._stored}
-        missing = list(dict.fromkeys(key for key in elsewhere if key and key not in stored))
-        numbers, read = None, None
-        if stored:
-            read = self._take(row_numbers([stored.get(key, NOWHERE) for key in keys], keys, counts))
-        if len(elsewhere) < len(keys) or not (stored or missing):
-            numbers = torch.from_numpy(row_numbers(starts, keys, counts))
+        starts = [self._starts.get(key, 0) for key in keys]
+        stored = [0 if start else self._stored.get(key, 0) for key, start in zip(keys, starts, strict=True)]
+        missing = [key for key, *rows in zip(keys, starts, stored, strict=True) if key and not any(rows)]
+        read = None
+        if self.shelf is not None and any(stored):
+            wanted = row_numbers(stored, keys, counts)
+            pinned = self._table.device.type == "cuda"  # ready to be copied while a GPU works
+            read = torch.empty(*wanted.shape, self._table.shape[1], dtype=self._kind, device="cpu", pin_memory=pinned)
+            self.shelf.take(wanted, read.numpy())
+        numbers = torch.from_numpy(row_numbers(starts, keys, counts)) if any(starts) else None
         return Located(keys, counts, numbers, read, missing)
 
-    def embed(self, located: Iterable[Located]) -> Held | None:
-        """Embeds the missing sentences of these texts of a batch, each once and all together; None if none are."""
-        missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in located)))
-        if not missing:
-            return None
-        return Held(torch.cat([self._table[:1], self._compute(missing)]), starts_from(1, missing))
+    def _rows_at(self, batch: Sequence[Located]) -> Iterator[Tensor]:
+        """The rows of texts, (texts, tokens, width); what is missing is embedded at once, each sentence once."""
+        device = self._table.device
+        missing = list(dict.fromkeys(chain.from_iterable(text.missing for text in batch)))
+        embedded = torch.cat([self._table[:1], self._compute(missing)]) if missing else self._table
+        starts = starts_from(1, missing)
+        for text in batch:
+            parts = []  # each (texts, tokens, width): from memory, from the store, embedded now
+            if text.rows is not None:
+                parts.append(self._table[text.rows.to(device, non_blocking=True)])
+            if text.stored is not None:
+                parts.append(text.stored.to(device, non_blocking=True))
+            if text.missing or not parts:
+                numbers = row_numbers([starts.get(key, 0) for key in text.sentences], text.sentences, text.counts)
+                parts.append(embedded[upload(numbers, device)])
+            yield parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
-    def layers(self, sentences: Sequence[Sentence]) -> Tensor:
-        """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero where a sentence has ended.
+    def _rows(self, sentences: Sequence[Key]) -> Tensor:
+        """The rows of all tokens, sentence after sentence, (tokens, width)."""
+        located = self.locate(sentences, [len(sentences)])
+        return self._compute(sentences) if located.missing == sentences else next(self._rows_at([located]))[0]
 
-        Sentences that are not cached are embedded now, each once even if the batch repeats it.
+    def layers_at(self, batch: Sequence[Located]) -> Iterator[Tensor]:
+        """The layers of each kind of texts of a batch, (n_layers, texts, tokens, dim), zero where a text has ended.
+
+        Sentences that are not cached are embedded now, each once even if several texts have it.
         """
-        located = self.locate(sentences, [1] * len(sentences))
-        return self.layers_at(located, self.embed([located]))
+        for rows in self._rows_at(batch):
+            layers = torch.empty(len(self.widths), *rows.shape[:-1], self.dim, device=rows.device)
+            for layer, part in zip(layers, torch.split(rows, list(self.widths), dim=-1), strict=True):
+                # A part that is narrower than the layer is repeated.
+                layer.view(*part.shape[:-1], self.dim // part.shape[-1], part.shape[-1]).copy_(part.unsqueeze(-2))
+            yield layers
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (n_layers, tokens, dim)."""
-        located = self.locate(sentences)
-        return self.layers_at(located, self.embed([located]))
-
-    def layers_at(self, located: Located, held: Held | None) -> Tensor:
-        """The layers of a located batch, (n_layers, *rows, dim), whose missing sentences were embedded by `embed`."""
-        device = self._table.device
-        parts = []  # each (*rows, width): from memory, from the store, embedded now
-        if located.rows is not None:
-            parts.append(self._table[located.rows.to(device, non_blocking=True)])
-        if located.stored is not None:
-            parts.append(located.stored.to(device, non_blocking=True))
-        if located.missing:
-            if held is None:
-                raise ValueError(f"{len(located.missing)} sentences must be embedded first")
-            starts = [held.starts.get(key, NOWHERE) for key in located.sentences]
-            parts.append(held.table[upload(row_numbers(starts, located.sentences, located.counts), device)])
-        rows = parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
-        layers = torch.empty(len(self.widths), *rows.shape[:-1], self.dim, device=device)
-        for layer, part in zip(layers, torch.split(rows, list(self.widths), dim=-1), strict=True):
-            # A part that is narrower than the layer is repeated.
-            layer.view(*part.shape[:-1], self.dim // part.shape[-1], part.shape[-1]).copy_(part.unsqueeze(-2))
-        return layers
+        return next(self.layers_at([self.locate(sentences, [len(sentences)])]))[:, 0]
 
 
-def starts_from(first: int, keys: Sequence[Key]) -> dict[Key, int]:
-    """Where each sentence starts, when they follow each other from row `first` on."""
-    return dict(zip(keys, accumulate(map(len, keys), initial=first), strict=False))
+def row_numbers(starts: Sequence[int], sentences: Sequence[Key], counts: Sequence[int]) -> Numbers:
+    """Row numbers of the tokens of texts, (texts, longest), 0 for padding and for sentences whose start is 0.
 
-
-def row_numbers(starts: Sequence[int], sentences: Sequence[Key], counts: Sequence[int] | None = None) -> Numbers:
-    """Row numbers of the tokens of sentences, 0 for padding and for sentences that start nowhere.
-
-    Returns:
-        (tokens,), sentence after sentence; with `counts`, (texts, tokens of the longest), each text of the next
-        `counts` sentences, one or more.
+    Args:
+        starts: the first row of each sentence, 0 if it is elsewhere.
+        sentences: those of all texts.
+        counts: how many of them each text has, one or more.
     """
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     step = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     first = np.repeat(np.array(starts, dtype=np.int64), lengths)
-    numbers = np.where(first == NOWHERE, 0, first + step)
-    if counts is None:
-        return numbers
     each = np.array(counts, dtype=np.int64)
-    tokens = np.add.reduceat(lengths, np.cumsum(each) - each)[:, None]  # of each text
-    inside = np.arange(tokens.max(initial=0)) < tokens
-    padded = np.zeros(inside.shape, dtype=np.int64)
-    padded[inside] = numbers
-    return padded
+    tokens = np.add.reduceat(lengths, np.cumsum(each) - each)  # of each text
+    return padded_numbers(np.where(first, first + step, 0), tokens)
 
 
 def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
@@ -350,16 +282,13 @@ def three_of(by_length: Sequence[Key]) -> list[Key]:
 
 def largest_difference(layers: Tensor, expected: Tensor, widths: Sequence[int]) -> float:
     """The largest difference of a token's vector in a layer of two sets, (tokens, width), relative to its length."""
-    layers, expected = layers.float(), expected.float()
-    if torch.equal(layers, expected):
-        return 0.0
-    pairs = zip(*(torch.split(rows, list(widths), dim=1) for rows in (layers, expected)), strict=True)
-    parts = [(one - other).norm(dim=1) / other.norm(dim=1) for one, other in pairs]
+    pairs = zip(*(torch.split(rows.float(), list(widths), dim=1) for rows in (layers, expected)), strict=True)
+    parts = [(one - other).norm(dim=1) / other.norm(dim=1).clamp(min=1e-30) for one, other in pairs]
     return float(torch.cat(parts).nan_to_num(torch.inf).amax())
 
 
 def require_half_holds(peak: float, name: str = "layers") -> None:
-    """Raises an InputError, with this name of the layers, if their largest value is NaN or infinite in float16."""
+    """Raises an InputError, with this name of their source, if the largest value is NaN or infinite in float16."""
     if not peak < HALF_OVERFLOWS:
         raise InputError(
             f"{name}: expected numbers up to 65504, more than which float16 cannot hold, found values that reach "

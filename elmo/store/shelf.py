@@ -8,9 +8,11 @@ import os
 import struct
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ import numpy.typing as npt
 from filelock import FileLock
 
 from elmo.bilm.sentences import Sentence
-from elmo.common import checks
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
+from elmo.common.progress import Reporter
 
 FORMAT = 7  # raise it when layers of equal weights change, or how they are written
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
@@ -29,13 +31,11 @@ LIMIT_GB = 20.0
 WAIT_SECONDS = 60.0  # at most, for another process that writes; it may be stopped with Ctrl-Z
 
 ROWS, ENTRIES, LOCK = "rows", "entries", "lock"
-FIRST_ROW = 1  # row 0 stays zero, for padding
 RECORD = struct.Struct("<16sQII")  # the hash of a sentence, first row, tokens, crc32
 _CHUNK = RECORD.size << 18
 
+Key = tuple[str, ...]  # a sentence
 Rows = npt.NDArray[np.floating[Any]]
-Entry = tuple[int, int, int]  # first row, tokens, crc32
-_NO_ROWS: Entry = (0, 0, 0)  # of a sentence without tokens
 
 
 class StoreFull(Exception):  # noqa: N818
@@ -51,34 +51,6 @@ def default_store() -> Path:
     return expanded(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers", "ELMO_STORE")
 
 
-def open_shelf(store: Path, weights: str, widths: Sequence[int], precision: str, limit_gb: float = LIMIT_GB) -> Shelf:
-    """The shelf for layers of one kind; a process opens it once, and compares each entry once.
-
-    Args:
-        store: the store's folder; created if it does not exist.
-        weights: fingerprint of the source of the layers.
-        widths: values kept of each layer; see `elmo.sources.source.FrozenSource`.
-        precision: in which they are kept.
-        limit_gb: limit for the size of the whole store.
-
-    Raises:
-        StoreUnusable: the folder cannot be used.
-    """
-    checks.one_of(PRECISIONS, "precision", precision)
-    folder = (store / f"{weights[:32]}-{sum(widths)}-{precision}-v{FORMAT}").absolute()
-    shelf = opened(folder, sum(widths), precision, os.getpid())
-    shelf.limit_bytes = int(limit_gb * 1e9)
-    with suppress(OSError):  # it was pruned, or is read-only
-        os.utime(folder / ROWS)  # `python -m elmo.store info` shows when it was last used
-    return shelf
-
-
-@cache
-def opened(folder: Path, width: int, precision: str, process: int) -> Shelf:
-    """The shelf in this folder; a forked process, which would share its parent's maps, has one of its own."""
-    return Shelf(folder, width, precision)
-
-
 def key_of(sentence: Sentence) -> bytes:
     """The hash of a token list; it depends on every token and on where tokens end."""
     digest = hashlib.blake2b("".join(sentence).encode("utf-8", "surrogatepass"), digest_size=16)
@@ -87,16 +59,17 @@ def key_of(sentence: Sentence) -> bytes:
 
 
 class Shelf:
-    """The layers of one kind, on disk.
+    """The layers of one kind, on disk. Open it by `open_shelf`.
 
     Args:
-        folder: where they are; created if it does not exist.
-        width: values of a token.
-        precision: of a value.
+        store: the folder of the store; created if it does not exist.
+        weights: fingerprint of the source of the layers.
+        widths: values kept of each layer; see `elmo.sources.source.FrozenSource`.
+        precision: in which they are kept.
+        limit_gb: limit for the size of the whole store.
 
     Attributes:
-        limit_bytes: limit for the size of the whole store.
-        warnings: messages for the user, for example about damage; the code that shows them removes them.
+        starts: the first row of each stored sentence that this process has asked for, and whose rows are whole.
         spot_checked: whether this process has compared some rows with what their source computes now.
 
     Raises:
@@ -105,47 +78,42 @@ class Shelf:
 
     spot_checked = False
 
-    def __init__(self, folder: Path, width: int, precision: str) -> None:
-        self.path, self.store = folder, folder.parent
-        self.width, self.precision = width, precision
-        self.row_bytes = width * PRECISIONS[precision].itemsize
-        self.limit_bytes = int(LIMIT_GB * 1e9)
-        self.warnings: list[str] = []
-        self._entries: dict[bytes, Entry] = {}  # by the key of the sentence
+    def __init__(self, store: Path, weights: str, widths: Sequence[int], precision: str, limit_gb: float) -> None:
+        self.store = store.absolute()
+        self.path = folder = self.store / f"{weights[:32]}-{sum(widths)}-{precision}-v{FORMAT}"
+        self.limit_bytes = int(limit_gb * 1e9)
+        self.starts: dict[Key, int] = {}
+        self._records: dict[bytes, tuple[int, int]] = {}  # first row and crc32, by key, until the sentence is asked for
         self._bytes_read = 0  # of the index
-        self._whole: dict[Entry, bool] = {}  # entries that were compared, and whether their rows are whole
+        self._mapped: Rows = np.zeros((1, sum(widths)), PRECISIONS[precision])  # until others are taken
+        self.row_bytes = self._mapped.nbytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._rows, self._index = (
-                os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o666) for name in (ROWS, ENTRIES)
-            )
+            flags = os.O_RDWR | os.O_CREAT if os.access(folder, os.W_OK) else os.O_RDONLY
+            self._rows, self._index = (os.open(folder / name, flags, 0o666) for name in (ROWS, ENTRIES))
         except OSError as error:
-            try:
-                self._rows, self._index = (os.open(folder / name, os.O_RDONLY) for name in (ROWS, ENTRIES))
-            except OSError:  # the first error says why
-                remedy = "Name another store, for example with ELMO_STORE, or use none"
-                raise StoreUnusable(f"{folder}: cannot keep layers there: {error}. {remedy}") from error
-        self._mapped: Rows = np.zeros((1, width), PRECISIONS[precision])  # until others are taken
+            remedy = "Name another store, for example with ELMO_STORE, or use none"
+            raise StoreUnusable(f"{folder}: cannot keep layers there: {error}. {remedy}") from error
+        with suppress(OSError):  # it is read-only
+            os.utime(folder)  # `python -m elmo.store info` shows when it was last used
 
-    def find(self, sentences: Sequence[Sentence]) -> list[int | None]:
-        """For each sentence its first row, or None if it is not stored; a sentence without tokens always is.
+    def missing(self, sentences: Sequence[Key], reporter: Reporter) -> list[Key]:
+        """Those of these sentences that are not stored; the others are in `starts` from now on.
 
-        The first time that this process finds an entry, its rows are compared with its checksum. A damaged one counts
-        as not stored, and is replaced when the sentence is added again.
+        The first time that this process asks for a sentence, its rows are compared with their checksum. A damaged one
+        counts as not stored, and is replaced when the sentence is added again.
         """
         self._read_new_records()
-        entries = [self._entries.get(key_of(sentence)) if sentence else _NO_ROWS for sentence in sentences]
-        new = sorted({entry for entry in entries if entry is not None} - self._whole.keys())  # in disk order
-        self._whole.update({entry: self._is_whole(*entry) for entry in new})
-        if damaged := sum(not self._whole[entry] for entry in new):
-            self.warnings.append(
+        keys = {key_of(sentence): sentence for sentence in sentences if sentence not in self.starts}
+        asked = sorted((self._records.pop(key), keys[key]) for key in keys.keys() & self._records.keys())  # as on disk
+        whole = {sentence: entry[0] for entry, sentence in asked if self._is_whole(len(sentence), *entry)}
+        self.starts.update(whole)
+        if damaged := len(asked) - len(whole):
+            reporter.warn(
                 f"{self.path}: {damaged:,} sentences are damaged: their rows do not match their checksums. They are "
                 "embedded again; if it happens again, check the disk"
             )
-        return [
-            entry[0] if entry is not None and self._whole[entry] and entry[1] == len(sentence) else None
-            for sentence, entry in zip(sentences, entries, strict=True)
-        ]
+        return [sentence for sentence in sentences if sentence not in self.starts]
 
     def _read_new_records(self) -> None:
         """Reads the records that were appended; a part of one at the end was left by a killed process.
@@ -155,11 +123,11 @@ class Shelf:
         """
         while len(content := os.pread(self._index, _CHUNK, self._bytes_read)) >= RECORD.size:
             whole = content[: len(content) // RECORD.size * RECORD.size]
-            self._entries.update({key: (start, tokens, crc) for key, start, tokens, crc in RECORD.iter_unpack(whole)})
+            self._records.update({key: (start, crc) for key, start, _, crc in RECORD.iter_unpack(whole)})
             self._bytes_read += len(whole)
 
-    def _is_whole(self, start: int, tokens: int, checksum: int) -> bool:
-        """Whether the rows of an entry match their checksum."""
+    def _is_whole(self, tokens: int, start: int, checksum: int) -> bool:
+        """Whether so many rows from this one on match their checksum."""
         with suppress(OSError):  # the disk can no longer read them
             if start + tokens <= self._end():
                 return zlib.crc32(os.pread(self._rows, tokens * self.row_bytes, start * self.row_bytes)) == checksum
@@ -167,9 +135,9 @@ class Shelf:
 
     def _end(self) -> int:
         """The first row that is not taken, not even by what a killed process left."""
-        return max(FIRST_ROW, -(-os.fstat(self._rows).st_size // self.row_bytes))
+        return max(1, -(-os.fstat(self._rows).st_size // self.row_bytes))  # row 0 stays zero, for padding
 
-    def add(self, sentences: Sequence[Sentence], rows: Rows) -> None:
+    def add(self, sentences: Sequence[Key], rows: Rows) -> None:
         """Writes the layers of sentences, all or none of them.
 
         Args:
@@ -179,6 +147,7 @@ class Shelf:
         Raises:
             StoreFull: they do not fit, the disk cannot be written, or another process has been writing for too long.
         """
+        content = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), self.row_bytes)
         try:
             with FileLock(self.path / LOCK, timeout=WAIT_SECONDS, poll_interval=0.02):
                 if len(rows) > self.room():
@@ -186,37 +155,44 @@ class Shelf:
                         f"{self.store}: the limit of {self.limit_bytes / 1e9:g} GB is reached. Raise limit_gb, or free "
                         "some with python -m elmo.store prune"
                     )
-                content = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), self.row_bytes)
-                first, place, entries = self._end(), 0, {}
-                for sentence in sentences:
-                    checksum = zlib.crc32(content[place : place + len(sentence)].data)
-                    entries[key_of(sentence)] = first + place, len(sentence), checksum
-                    place += len(sentence)
+                self._read_new_records()  # so that those below are not compared again
+                first, records = self._end(), b""
+                starts = starts_from(first, sentences)
+                for sentence, start in starts.items():
+                    checksum = zlib.crc32(content[start - first :][: len(sentence)].data)
+                    records += RECORD.pack(key_of(sentence), start, len(sentence), checksum)
                 _write(self._rows, content.reshape(-1).data, first * self.row_bytes)
-                records = b"".join(RECORD.pack(key, *entry) for key, entry in entries.items())
-                _write(self._index, records, os.fstat(self._index).st_size // RECORD.size * RECORD.size)
+                _write(self._index, records, self._bytes_read)
         except OSError as error:  # a time-out of the lock is one, too
             raise StoreFull(
                 f"{self.path}: cannot write there: {error}. Free some space, end a process that is stopped with "
                 "Ctrl-Z, or name another store"
             ) from error
-        self._whole.update(dict.fromkeys(entries.values(), True))
+        self._bytes_read += len(records)
+        self.starts.update(starts)
 
     def room(self) -> int:
         """Number of tokens that still fit under the limit, measured each time, since other shelves may grow."""
-        return max(0, self.limit_bytes - sum(map(disk_bytes, shelves(self.store)))) // self.row_bytes
+        return max(0, self.limit_bytes - shelves(self.store).total()) // self.row_bytes
 
     def take(self, rows: npt.NDArray[np.int64], into: Rows) -> None:
         """Copies rows, by number, into an array of their shape and a row's width: one gather from the mapped file."""
         last = int(rows.max(initial=0))
         if last >= len(self._mapped):
-            n = os.fstat(self._rows).st_size // self.row_bytes
-            if last >= n:
-                raise StoreUnusable(f"{self.path / ROWS}: expected a row {last}, found {n}: it was cut. Start again")
+            n = max(last + 1, os.fstat(self._rows).st_size // self.row_bytes)  # an error if the file was cut meanwhile
             content = mmap.mmap(self._rows, n * self.row_bytes, access=mmap.ACCESS_READ)
             self._mapped = np.frombuffer(content, self._mapped.dtype).reshape(n, -1)
         # clip: the only mode that copies straight into `out`
         np.take(self._mapped, rows, axis=0, out=into, mode="clip")
+
+
+# A process opens a shelf once, and compares the rows of each sentence once.
+open_shelf = cache(Shelf)
+
+
+def starts_from(first: int, sentences: Sequence[Key]) -> dict[Key, int]:
+    """Where each sentence starts, when they follow each other from row `first` on."""
+    return dict(zip(sentences, accumulate(map(len, sentences), initial=first), strict=False))
 
 
 def _write(file: int, content: bytes | memoryview, place: int) -> None:
@@ -228,16 +204,10 @@ def _write(file: int, content: bytes | memoryview, place: int) -> None:
     os.fsync(file)
 
 
-def shelves(store: Path) -> list[Path]:
-    """The folders of all shelves of a store, also of other versions."""
-    return sorted(path.parent for path in store.glob(f"*-v[0-9]*/{ROWS}"))
-
-
-def disk_bytes(folder: Path) -> int:
-    """The size of all files of a shelf; files that another process removes meanwhile do not count."""
-    size = 0
-    with suppress(FileNotFoundError):
-        for entry in os.scandir(folder):
-            with suppress(FileNotFoundError):
-                size += entry.stat().st_size
-    return size
+def shelves(store: Path) -> Counter[Path]:
+    """The folders of all shelves of a store, also of other versions, with the bytes on disk of each."""
+    sizes = Counter[Path]()
+    for path in chain.from_iterable(store.glob(f"*-v[0-9]*/{name}") for name in (ROWS, ENTRIES)):
+        with suppress(FileNotFoundError):  # another process removes it meanwhile
+            sizes[path.parent] += path.stat().st_size
+    return sizes

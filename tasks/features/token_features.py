@@ -442,10 +442,12 @@ class FrozenLayers(Elmo, FeaturePart):
         source, shelf = config.open(), None
         if (folder := store.folder()) is not None:
             try:
-                shelf = open_shelf(folder, fingerprint_of(source), source.widths, config.precision, store.limit_gb)
+                shelf = open_shelf(
+                    folder, fingerprint_of(source), tuple(source.widths), config.precision, store.limit_gb
+                )
             except StoreUnusable as error:
                 raise StoreUnusable(f"{error}: store.path=DIR, or store.path=null") from error
-        cached = CachedLayers(source, shelf, config.precision, store.memory_gb, f"features.{name}")
+        cached = CachedLayers(source, shelf, config.precision, store.memory_gb)
         self._mix(name, config, cached)
 
     def _mix(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:
@@ -470,9 +472,9 @@ class FrozenLayers(Elmo, FeaturePart):
 
     def vectors(self, texts: Sequence[LocatedText]) -> Iterator[dict[str, Tensor]]:
         """The mixed layers; a sentence that occurs several times in a batch is embedded once."""
-        held = self.source.embed([text.layers[self.name] for text in texts])
-        for text in texts:
-            yield self.mixed(self.source.layers_at(text.layers[self.name], held), text.mask)
+        layers = self.source.layers_at([text.layers[self.name] for text in texts])
+        for text, stack in zip(texts, layers, strict=True):
+            yield self.mixed(stack, text.mask)
 
 
 _sentences_of = lru_cache(maxsize=100_000)(sentences_of_tokens)

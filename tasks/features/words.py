@@ -10,12 +10,11 @@ from itertools import chain
 from typing import Annotated, ClassVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from elmo.bilm.options import N_CHARACTERS
-from elmo.bilm.sentences import character_ids, spell
+from elmo.bilm.sentences import Numbers, character_ids, padded_numbers, spell
 from elmo.common import checks
 from elmo.common.checks import Dropout, Width
 from elmo.common.device import upload
@@ -30,9 +29,6 @@ LONGEST_WORD = 50  # characters of a word that the character CNN reads, includin
 NO_VECTOR = -1
 UNKNOWN = ("drawn", "zero")
 N_SHAPES = 6  # of `shape_of`
-
-
-Numbers = npt.NDArray[np.int64]
 
 
 class WordNumbers:
@@ -63,10 +59,8 @@ class WordNumbers:
         """The numbers of a batch's words, 0 for padding, (batch, tokens), and the sentences' lengths, (batch,)."""
         numbers = [self._known[sentence] for sentence in sentences]
         lengths = np.array([len(row) for row in numbers], dtype=np.int64)
-        inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        words = np.zeros(inside.shape, dtype=np.int64)
-        words[inside] = np.concatenate([*numbers, np.zeros(0, dtype=np.int64)])  # there may be no sentence
-        return words, lengths
+        # There may be no sentence.
+        return padded_numbers(np.concatenate([*numbers, np.zeros(0, dtype=np.int64)]), lengths), lengths
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,8 @@ def run_config(tree: DictConfig) -> Run:
     tree = _without_unused(tree)
     parsed = _parsed(tree, _task_class(tree.task.get("_target_")))
     settings = own_settings(parsed.resolved, type(parsed.task))
-    variant, also = _variant(tree, parsed.task.name), () if parsed.trial else tree.also
+    data, also = tree.dataset_file or tree.data.name, () if parsed.trial else tree.also
+    variant = _variant(parsed.resolved, parsed.task.name, data)
     return replace(parsed, variant=variant, own_settings=settings, also=[_further(parsed, name) for name in also])
 
 
@@ -339,16 +340,15 @@ def _task_class(target: object) -> type[Task[Any, Any]]:
     return target_class
 
 
-def _variant(tree: DictConfig, task: str) -> dict[str, Any]:
-    """The settings in which the tree differs from the plain tree of its task, features and data."""
-    here = _flat(_resolved(tree))
-    there = _plain_settings(task, tree.features.name, tree.dataset_file or tree.data.name)
+def _variant(resolved: Mapping[str, Any], task: str, data: str) -> dict[str, Any]:
+    """The settings in which a run's tree differs from the plain tree of its task, features and data."""
+    here, there = _flat(resolved), _plain_settings(task, resolved["features"]["name"], data)
     here, there = (
         {key: value for key, value in side.items() if not (key.startswith(NOT_IN_VARIANT) or FOR_PEOPLE.fullmatch(key))}
         for side in (here, there)
     )
-    changed = {key: here[key] for key in here if key not in there or here[key] != there[key]}
-    changed = {key: value for key, value in changed.items() if key not in ("seed", "fold")}  # names of their own
+    # The seed and the fold are parts of a run's name themselves.
+    changed = {key: own for key, own in here.items() if there.get(key, ...) != own and key not in ("seed", "fold")}
     # A part that is null on one side is a change of that part, not a deletion of the keys below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
     return changed | {f"~{key}": there[key] for key in deleted}
@@ -421,7 +421,7 @@ def _chosen_data(tree: DictConfig) -> DictConfig:
         return tree.data  # type: ignore[no-any-return]
     if name not in tree.datasets:
         raise InputError(f"data={name}: this task has no such dataset, only {', '.join(tree.datasets)}")
-    for key, value in OmegaConf.structured(DataConfig(name=name)).items():
+    for key, value in vars(DataConfig(name=name)).items():
         if tree.data[key] != value:
             raise InputError(f"data.{key}: data={name} is the task's own; set datasets.{name}.{key} instead")
     return OmegaConf.merge(tree.datasets[name], {"name": name})  # type: ignore[return-value]
@@ -470,6 +470,6 @@ def _schema(kind: type) -> DictConfig:
 def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 (an instance of `kind`)
     """Converts the values to a dataclass; unknown keys and wrong types are errors."""
     try:
-        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(values)))
+        return OmegaConf.to_object(OmegaConf.unsafe_merge(_schema(kind).copy(), dict(values)))
     except OmegaConfBaseException as error:
         raise InputError(explain(error, where)) from error

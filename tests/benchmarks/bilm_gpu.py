@@ -134,7 +134,7 @@ def fill_rows(size: str, clipped: Bilm, unclipped: Bilm, count: int, before: lis
         elmo.store.cached_layers.TOKENS_AT_ONCE_ON_A_GPU = at_once
         bilm.remember_words()  # forgets all words
         with tempfile.TemporaryDirectory() as folder:
-            shelf = open_shelf(Path(folder), bilm.fingerprint(), bilm.widths, "float16") if stored else None
+            shelf = open_shelf(Path(folder), bilm.fingerprint(), bilm.widths, "float16", 20.0) if stored else None
             cached = CachedLayers(bilm, shelf, "float16", memory_gb=40)
             cached.to(bilm.device)
             if torch.cuda.is_available():

@@ -19,7 +19,7 @@ import torch
 from elmo import Bilm, load_bilm
 from elmo.common.device import torch_threads
 from elmo.store.cached_layers import CachedLayers
-from elmo.store.shelf import Shelf, disk_bytes, open_shelf
+from elmo.store.shelf import LIMIT_GB, Shelf, open_shelf, shelves
 from tests.benchmarks import bilm, epochs, text
 from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement, show
@@ -68,16 +68,16 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     """Filling against embedding as AllenNLP does, reading against computing again, and bytes on disk per token."""
     show_status(f"store, {precision}: builds and compares")
     source = load_bilm("small").to(device)
-    kind = source.fingerprint(), source.widths, precision
+    kind = source.fingerprint(), source.widths, precision, LIMIT_GB
     sentences = sorted({tuple(sentence) for sentence in text.sentences(work.sentences)}, key=len)
     batch = text.sentences(work.anchored)
-    shelves = (open_shelf(folder / str(number), *kind) for number in count())
+    fresh = (open_shelf(folder / str(number), *kind) for number in count())
     filled: list[Shelf] = []
 
     def fill() -> None:
         source.remember_words()  # forgets all words
-        filled.append(next(shelves))
-        cached(source, filled[-1]).prepare(sentences)
+        filled.append(next(fresh))
+        cached(source, filled[-1], precision).prepare(sentences)
 
     if device.type != "cpu":
         fill()  # warms up
@@ -95,7 +95,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     row = bilm.rate(rounds, "fill", anchor.CACHED, "store, fill", shape, tokens, tokens, device, None)
     yield row.doubted(doubt)
 
-    stored = cached(source, filled[-1])
+    stored = cached(source, filled[-1], precision)
     stored.prepare(sentences)
     batches = [sentences[i : i + BATCH] for i in range(0, len(sentences), BATCH)]
     again = batches[:: max(1, len(batches) // work.read_again)][: work.read_again]
@@ -103,7 +103,7 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
 
     def read() -> None:
         for some in batches:
-            stored.layers(some)
+            layers_of(stored, some)
 
     def compute() -> None:
         for some in again:
@@ -116,17 +116,22 @@ def precision_rows(work: Workload, precision: str, device: torch.device, folder:
     shape = f"small, {precision}, batches of {BATCH}"
     yield bilm.rate(rounds, "read", AGAIN, "store, read", shape, tokens, computed, device, None)
     plain = 4 * source.n_layers * source.dim
-    size = disk_bytes(filled[-1].path) / tokens
+    size = shelves(filled[-1].store).total() / tokens
     yield Measurement("store, on disk", shape, "bytes/token", size, plain, "all layers in float32", plain / size)
 
 
-def cached(source: Bilm, shelf: Shelf) -> CachedLayers:
-    return CachedLayers(source, shelf, shelf.precision).to(source.device)
+def cached(source: Bilm, shelf: Shelf, precision: str) -> CachedLayers:
+    return CachedLayers(source, shelf, precision).to(source.device)
+
+
+def layers_of(stored: CachedLayers, sentences: list[tuple[str, ...]]) -> torch.Tensor:
+    """The layers of a padded batch."""
+    return next(stored.layers_at([stored.locate(sentences, [1] * len(sentences))]))
 
 
 def agree(stored: CachedLayers, source: Bilm, sentences: list[tuple[str, ...]], precision: str) -> None:
     """Ends the program unless the layers that are read equal the biLM's up to rounding."""
-    difference = float((stored.layers(sentences).float() - source.layers(sentences)).abs().max())
+    difference = float((layers_of(stored, sentences).float() - source.layers(sentences)).abs().max())
     if not difference <= MOST_OFF[precision]:
         raise SystemExit(f"what the store has differs by {difference:.1e} from the biLM's layers")
 

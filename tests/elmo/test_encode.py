@@ -82,3 +82,19 @@ def test_the_protocols_of_sentence_transformers_and_mteb(layer):
     assert np.array_equal(encoder.encode(batches, task_metadata=None, hf_split="test", hf_subset="en"), array)
     lengths = np.linalg.norm(encoder.encode(TEXTS, normalize_embeddings=True), axis=1)
     assert np.allclose(lengths, [1, 0, 1])
+
+
+def test_it_is_a_module_of_sentence_transformers(layer):
+    encoder = elmo.TextEncoder(layer)
+    output = encoder(encoder.preprocess(TEXTS))
+    assert np.array_equal(output["sentence_embedding"].numpy(), encoder.encode(TEXTS))
+
+
+@pytest.mark.integration
+def test_the_real_packages_take_it(layer):
+    """Not installed with the suite: pip install sentence-transformers."""
+    package = pytest.importorskip("sentence_transformers")
+    encoder = elmo.TextEncoder(layer)
+    model = package.SentenceTransformer(modules=[encoder], device="cpu")
+    assert np.allclose(model.encode(TEXTS, batch_size=1), encoder.encode(TEXTS, batch_size=1), atol=1e-6)
+    assert model.similarity(model.encode(TEXTS[:1]), model.encode(TEXTS[:1])).item() == pytest.approx(1)

@@ -15,6 +15,7 @@ from torch import nn
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
+from elmo.common.progress import Reporter
 from elmo.download import _unpack
 from elmo.embed.one_file import EmbedSettings, read_lines
 from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
@@ -69,10 +70,11 @@ def _make_options(folder):
 def _read_shelf(path):
     """Reads and fills a shelf as a run does."""
     store = next(parent for parent in path.parents if parent.name == "store")
-    shelf = open_shelf(store, _bilm().fingerprint(), _bilm().widths, "float32")
-    rows = [row for row in shelf.find(SENTENCES) if row is not None]
-    shelf.take(np.array(rows, dtype=np.int64), np.empty((len(rows), shelf.width), np.float32))
-    shelf.add(SENTENCES, np.ones((3, shelf.width), np.float32))
+    shelf = open_shelf(store, _bilm().fingerprint(), _bilm().widths, "float32", 1.0)
+    shelf.missing(SENTENCES, Reporter(quiet=True))
+    rows, width = list(shelf.starts.values()), sum(_bilm().widths)
+    shelf.take(np.array(rows, dtype=np.int64), np.empty((len(rows), width), np.float32))
+    shelf.add(SENTENCES, np.ones((3, width), np.float32))
 
 
 def _make_store(folder):

@@ -16,6 +16,7 @@ from elmo.embed.one_file import EmbedSettings, embed_file
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import open_shelf
 from tests.elmo.bilm.test_lstm_on_gpu import read_together
+from tests.elmo.store.stores import layers_of
 
 SENTENCES = [*[["a", "short", "one", f"{i}"] for i in range(23)], [f"w{i % 50}" for i in range(300)]]
 TOKENS = sum(map(len, SENTENCES))
@@ -63,7 +64,7 @@ def test_the_bilm_makes_nothing_larger_than_its_result(bilm, monkeypatch):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_cached_layers_are_returned_without_padding(bilm, tmp_path, stored):
-    shelf = open_shelf(tmp_path, bilm.fingerprint(), bilm.widths, "float32") if stored else None
+    shelf = open_shelf(tmp_path, bilm.fingerprint(), bilm.widths, "float32", 1.0) if stored else None
     cached = CachedLayers(bilm, shelf)
     with Largest() as largest:
         cached.prepare(SENTENCES)
@@ -71,7 +72,7 @@ def test_cached_layers_are_returned_without_padding(bilm, tmp_path, stored):
     assert largest.bytes <= layer_bytes(bilm)
     torch.testing.assert_close(found, bilm.token_layers(SENTENCES), rtol=0, atol=1e-6)
     with Largest() as largest:
-        cached.layers(SENTENCES)
+        layers_of(cached, SENTENCES)
     assert largest.bytes > 10 * layer_bytes(bilm), "what padding would take"
 
 

@@ -296,13 +296,11 @@ def test_batch_size_below_one(source, weights, tmp_path, size, capsys):
 # As a command
 
 
-@pytest.mark.integration
-def test_the_command(source, weights, tmp_path, repository):
-    command = [sys.executable, "-m", "elmo.embed", "in.txt", "out.hdf5", "--weights", str(weights), "--layers", "last"]
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("out.hdf5: ")
+def test_paths_from_the_current_folder(source, weights, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("in.txt", "out.hdf5", weights, "--layers", "last") == 0
+    printed = capsys.readouterr()
+    assert (printed.out.partition(": ")[0], printed.err) == ("out.hdf5", "")
     layers, _ = read(tmp_path / "out.hdf5")
     np.testing.assert_allclose(layers[0], expected_layers(LINES[0])[2:], atol=2e-5)
 

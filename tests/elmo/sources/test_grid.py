@@ -8,7 +8,7 @@ import torch
 from elmo import SIZES, InputError, check_source, load_lm
 from elmo.pretrain.batches import text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
-from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.language_model import LanguageModel, TrainingLoss
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.settings import TransformerShape, shaped
 from elmo.sources.grid import GridOptions, random_lm, save_lm
@@ -105,3 +105,19 @@ def test_what_is_written_is_read_back(model, tmp_path):
     wrong = {**content[model.options.network], "objective": "next"}
     with pytest.raises(InputError, match=r"here: .*objective: expected forward or joined or masked, found 'next'"):
         GridOptions.from_json({**content, model.options.network: wrong}, "here")
+
+
+@pytest.mark.gpu
+def test_layers_and_losses_on_a_gpu_are_those_of_the_cpu(model):
+    text = text_of_words(SENTENCES, WORDS, 50)
+    batch = OBJECTIVES[model.options.objective].batches(text, 40, 1, 0.5)(0)
+    layers, losses = [], []
+    for device, dtype in (("cpu", torch.float32), ("cuda", torch.float32), ("cuda", torch.bfloat16)):
+        trained = LanguageModel.random(model.options, len(WORDS), seed=1).to(device)
+        loss = TrainingLoss(trained, text.spelling, len(WORDS), 0.0, dtype)(batch, 0.5)
+        loss.backward()
+        assert all(parameter.grad.isfinite().all() for parameter in trained.parameters())
+        layers.append(trained.core.token_layers(SENTENCES).cpu())
+        losses.append(float(loss.detach()))
+    torch.testing.assert_close(layers[1], layers[0], atol=1e-3, rtol=0)
+    assert losses[1:] == pytest.approx(losses[:1] * 2, rel=2e-2)

@@ -15,12 +15,13 @@ from elmo import random_bilm
 from elmo.common.progress import Reporter
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import open_shelf
+from tests.elmo.store.stores import layers_of
 
 DRAW = random.Random(5)
 SENTENCES = [tuple(f"w{DRAW.randrange(300)}" for _ in range(DRAW.randint(1, 12))) for _ in range(600)]
 BILM = random_bilm("tiny", seed=3)
 TOKENS_AT_ONCE = 64  # small batches
-KIND = BILM.fingerprint(), BILM.widths, "float32"
+KIND = BILM.fingerprint(), BILM.widths, "float32", 1.0
 
 
 class Slow:
@@ -59,7 +60,7 @@ def fill(store, seconds=0.0):
     source, listener = Slow(seconds), Listener()
     layers = CachedLayers(source, open_shelf(store, *KIND))
     layers.prepare(SENTENCES, listener)
-    right = bool((layers.layers(SENTENCES) == BILM.layers(SENTENCES)).all())
+    right = bool((layers_of(layers, SENTENCES) == BILM.layers(SENTENCES)).all())
     return {"embedded": source.embedded, "said": listener.said, "right": right}
 
 

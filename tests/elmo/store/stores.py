@@ -2,8 +2,10 @@
 
 import random
 import resource
+import zlib
 from contextlib import contextmanager
 
+from elmo.common.progress import Reporter
 from elmo.store import shelf
 
 SENTENCES = [tuple(f"w{random.Random(i).randrange(40)}" for _ in range(i % 9)) for i in range(30)]
@@ -21,19 +23,40 @@ def sentences_embedded(bilm, monkeypatch):
 
 def close_shelves():
     """The next opening is like that of another process."""
-    shelf.opened.cache_clear()
+    shelf.open_shelf.cache_clear()
+
+
+def layers_of(cached, sentences):
+    """The layers of a padded batch, as a head gets them."""
+    (layers,) = cached.layers_at([cached.locate(sentences, [1] * len(sentences))])
+    return layers
+
+
+def find(of, sentences):
+    """For each sentence its first row on a shelf, or None."""
+    of.missing(sentences, Reporter(quiet=True))
+    return [of.starts.get(sentence) for sentence in sentences]
+
+
+def entries(of):
+    """The first row, tokens and checksum of each sentence of a shelf, by its key; of records, the last one counts."""
+    content = (of.path / shelf.ENTRIES).read_bytes()
+    content = content[: len(content) // shelf.RECORD.size * shelf.RECORD.size]
+    return {key: entry for key, *entry in shelf.RECORD.iter_unpack(content)}
 
 
 def count(of):
     """The number of sentences and tokens of a shelf, also of damaged ones."""
-    of._read_new_records()
-    return len(of._entries), sum(tokens for _, tokens, _ in of._entries.values())
+    return len(entries(of)), sum(tokens for _, tokens, _ in entries(of).values())
 
 
 def count_damaged(of):
-    """The number of entries of a shelf with damaged rows."""
-    of._read_new_records()
-    return sum(not of._is_whole(*entry) for entry in of._entries.values())
+    """The number of entries of a shelf whose rows, as the file has them now, do not match their checksum."""
+    size, content = of.row_bytes, (of.path / shelf.ROWS).read_bytes()
+    return sum(
+        len(rows := content[start * size : (start + tokens) * size]) < tokens * size or zlib.crc32(rows) != checksum
+        for start, tokens, checksum in entries(of).values()
+    )
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from torch import nn
 import elmo.store.cached_layers
 from elmo import Elmo, InputError
 from elmo.common.progress import Reporter
-from elmo.store.cached_layers import NOWHERE, CachedLayers, first_within, in_batches, row_numbers, starts_from
-from tests.elmo.store.stores import DISTINCT, SENTENCES, sentences_embedded
+from elmo.store.cached_layers import CachedLayers, first_within, in_batches, row_numbers, starts_from
+from tests.elmo.store.stores import DISTINCT, SENTENCES, layers_of, sentences_embedded
 
 
 def test_a_prepared_sentence_is_embedded_once(bilm, monkeypatch):
@@ -19,7 +19,7 @@ def test_a_prepared_sentence_is_embedded_once(bilm, monkeypatch):
     embedded = sentences_embedded(bilm, monkeypatch)
     cached.prepare(SENTENCES[:20])
     cached.prepare(SENTENCES)
-    cached.layers(SENTENCES)
+    layers_of(cached, SENTENCES)
     assert sorted(embedded) == sorted(DISTINCT)
 
 
@@ -30,7 +30,7 @@ def test_on_the_fly_a_batch_embeds_a_distinct_sentence_once(bilm, monkeypatch):
     batch = [SENTENCES[i] for i in (12, 3, 12, 14, 3, 12, 9, 14)]
     expected = bilm.layers(batch)
     embedded = sentences_embedded(bilm, monkeypatch)
-    torch.testing.assert_close(cached.layers(batch), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(layers_of(cached, batch), expected, rtol=0, atol=1e-6)
     assert embedded == [SENTENCES[12], SENTENCES[14]]
 
 
@@ -44,14 +44,12 @@ def test_texts_of_one_batch_share_what_is_embedded(bilm, monkeypatch):
     monkeypatch.setattr(bilm, "token_layers", lambda batch, state=None: runs.append(list(batch)) or compute(batch))
     located = [cached.locate(text, [1] * len(text)) for text in (first, second, third)]
     assert runs == [], "locating computes nothing"
-    held = cached.embed(located)
+    for actual, layers in zip(cached.layers_at(located), expected, strict=True):
+        torch.testing.assert_close(actual, layers, rtol=0, atol=1e-6)
     assert runs == [[*SENTENCES[10:13], SENTENCES[15]]]
-    for text, layers in zip(located, expected, strict=True):
-        torch.testing.assert_close(cached.layers_at(text, held), layers, rtol=0, atol=1e-6)
-    assert len(runs) == 1
-    assert cached.embed(located[2:]) is None
-    with pytest.raises(ValueError, match="3 sentences must be embedded first"):
-        cached.layers_at(located[0], None)
+    (actual,) = cached.layers_at(located[2:])
+    torch.testing.assert_close(actual, expected[2], rtol=0, atol=1e-6)
+    assert len(runs) == 1, "it is in memory"
 
 
 def test_the_bits_do_not_depend_on_the_order_of_meeting(bilm, monkeypatch):
@@ -59,7 +57,7 @@ def test_the_bits_do_not_depend_on_the_order_of_meeting(bilm, monkeypatch):
     one, other = CachedLayers(bilm), CachedLayers(bilm)
     one.prepare(SENTENCES)
     other.prepare(random.Random(1).sample(SENTENCES, len(SENTENCES)))
-    assert torch.equal(one.layers(SENTENCES), other.layers(SENTENCES))
+    assert torch.equal(layers_of(one, SENTENCES), layers_of(other, SENTENCES))
 
 
 def test_what_does_not_fit_is_counted_and_still_right(bilm):
@@ -73,7 +71,7 @@ def test_what_does_not_fit_is_counted_and_still_right(bilm):
         cached.prepare([*SENTENCES, ("one", "more", "of", "ten", "words", "in", "all", "of", "them", ".")]) > left_out
     )
     assert len(cached._table) <= 40
-    torch.testing.assert_close(cached.layers(SENTENCES), bilm.layers(SENTENCES), rtol=0, atol=1e-6)
+    torch.testing.assert_close(layers_of(cached, SENTENCES), bilm.layers(SENTENCES), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("rows", "grows"), [(16, False), (17, True)])
@@ -85,7 +83,7 @@ def test_both_tables_count_while_one_grows(bilm, rows, grows):
     assert len(cached._table) == 1 + 6
     assert cached.prepare([first, second]) == (0 if grows else 1)
     assert len(cached._table) == (1 + 6 + 3 if grows else 1 + 6), "7 rows of the old table, 10 of the new one"
-    torch.testing.assert_close(cached.layers([second, first]), bilm.layers([second, first]), rtol=0, atol=1e-6)
+    torch.testing.assert_close(layers_of(cached, [second, first]), bilm.layers([second, first]), rtol=0, atol=1e-6)
 
 
 def test_fingerprint_and_widths_are_those_of_the_bilm(bilm):
@@ -123,30 +121,30 @@ def test_what_was_interrupted_leaves_no_sentence_at_rows_of_another(bilm, monkey
     cached.prepare(SENTENCES[:5])
     with pytest.raises(KeyboardInterrupt):
         cached.prepare(SENTENCES[5:20], Interrupted(quiet=True))
-    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "right after it"
+    assert torch.equal(layers_of(cached, SENTENCES), bilm.layers(SENTENCES)), "right after it"
     cached.prepare(SENTENCES[20:])
-    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "with other sentences in memory"
+    assert torch.equal(layers_of(cached, SENTENCES), bilm.layers(SENTENCES)), "with other sentences in memory"
     assert cached.prepare(SENTENCES) == 0
-    assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES)), "prepared again"
+    assert torch.equal(layers_of(cached, SENTENCES), bilm.layers(SENTENCES)), "prepared again"
 
 
 @pytest.mark.parametrize("value", [1e6, -1e6])
 def test_what_float16_could_not_hold_is_refused_again(bilm, value):
-    cached = CachedLayers(bilm, precision="float16", name="features.frozen.own")
+    cached = CachedLayers(bilm, precision="float16")
     with torch.no_grad():
         bilm.encoder.projection.bias[0] = value
-    said = r"^features\.frozen\.own: .* float16 cannot hold, .* Use precision float32"
+    said = r"^elmo\.bilm\.model\.Bilm: .* float16 cannot hold, .* Use precision float32"
     for _ in range(2):
         with pytest.raises(InputError, match=said):
             cached.prepare(SENTENCES)
     with pytest.raises(InputError, match=said):
-        cached.layers(SENTENCES)
+        layers_of(cached, SENTENCES)
 
 
 def test_nan_is_no_matter_of_precision(bilm):
     with torch.no_grad():
         bilm.encoder.projection.bias[0] = math.nan
-    with pytest.raises(InputError, match=r"layers: expected numbers .* reach nan\. .*check the weights"):
+    with pytest.raises(InputError, match=r"Bilm: expected numbers .* reach nan\. .*check the weights"):
         CachedLayers(bilm, precision="float16").prepare(SENTENCES)
 
 
@@ -191,7 +189,7 @@ class TwoValues(nn.Module):
 def test_a_module_is_frozen_and_drops_nothing():
     """Also when the model around it trains; layer 1 stores two values, which it repeats."""
     model = nn.Sequential(CachedLayers(TwoValues(2, 3, 4))).train()
-    layers = model[0].layers([("a", "b"), ("c",)])
+    layers = layers_of(model[0], [("a", "b"), ("c",)])
     assert torch.equal(layers[:, 0], torch.ones(2, 2, 4))
     assert not layers.requires_grad
     assert not any(parameter.requires_grad for parameter in model.parameters())
@@ -204,7 +202,7 @@ def test_layers_computed_in_a_step_with_autocast_are_those_of_the_cache(bilm, mo
     prepared, on_the_fly = CachedLayers(bilm), CachedLayers(bilm)
     prepared.prepare(SENTENCES)
     with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(on_the_fly.layers(SENTENCES), prepared.layers(SENTENCES), rtol=0, atol=1e-6)
+        torch.testing.assert_close(layers_of(on_the_fly, SENTENCES), layers_of(prepared, SENTENCES), rtol=0, atol=1e-6)
 
 
 def test_layers_that_are_no_tensor_are_refused(monkeypatch):
@@ -216,7 +214,7 @@ def test_layers_that_are_no_tensor_are_refused(monkeypatch):
 @pytest.mark.parametrize("shape", [(1, 3, 4), (2, 2, 4), (2, 3, 5)])
 def test_layers_of_another_shape_are_refused(shape):
     with pytest.raises(InputError, match=r"TwoValues: expected a tensor of the shape .* \(2, 3, 4\), found"):
-        CachedLayers(TwoValues(*shape)).layers([("a", "b"), ("c",)])
+        layers_of(CachedLayers(TwoValues(*shape)), [("a", "b"), ("c",)])
 
 
 def test_widths_that_do_not_divide_the_largest_are_refused():
@@ -236,23 +234,22 @@ def test_sentences_follow_each_other_from_a_row_on():
 
 @pytest.mark.parametrize(
     "starts",
-    [[4, 9, 1, 20], [4, NOWHERE, 1, 20], [NOWHERE] * 4],
+    [[4, 9, 1, 20], [4, 0, 1, 20], [0] * 4],
     ids=["all", "one is nowhere", "none"],
 )
 def test_numbers_of_rows_are_0_for_padding_and_for_what_is_nowhere(starts):
     sentences = [B, C, EMPTY, A]
     counted = [
-        [0 if start == NOWHERE else start + step for step in range(len(sentence))]
+        [start + step if start else 0 for step in range(len(sentence))]
         for start, sentence in zip(starts, sentences, strict=True)
     ]
-    assert row_numbers(starts, sentences).tolist() == [number for row in counted for number in row]
+    assert row_numbers(starts, sentences, [4]).tolist() == [[number for row in counted for number in row]]
     assert row_numbers(starts, sentences, [1] * 4).tolist() == [row + [0] * (3 - len(row)) for row in counted]
     texts = [counted[0] + counted[1], counted[2], counted[3]]
     assert row_numbers(starts, sentences, [2, 1, 1]).tolist() == [row + [0] * (5 - len(row)) for row in texts]
 
 
 def test_no_sentence_has_no_rows():
-    assert row_numbers([], []).shape == (0,)
     assert row_numbers([], [], []).shape == (0, 0)
     assert row_numbers([7], [EMPTY], [1]).shape == (1, 0)
 

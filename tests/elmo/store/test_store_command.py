@@ -9,7 +9,7 @@ import torch
 from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import FORMAT
-from tests.elmo.store.stores import DISTINCT, SENTENCES, close_shelves, sentences_embedded
+from tests.elmo.store.stores import DISTINCT, SENTENCES, close_shelves, find, layers_of, sentences_embedded
 
 
 class TestCommand:
@@ -45,7 +45,7 @@ class TestCommand:
     def test_rows_that_are_cut_short_or_gone(self, store, bilm, shelf_of, kept, monkeypatch, command):
         """As a full disk or a copy that was broken off leaves them; the bytes of `rows` that are left are `kept`."""
         shelf = shelf_of(bilm)
-        starts = dict(zip(DISTINCT, shelf.find(list(DISTINCT)), strict=True))
+        starts = dict(zip(DISTINCT, find(shelf, list(DISTINCT)), strict=True))
         whole = {key for key, start in starts.items() if (start + len(key)) * 160 <= (kept or 0)}
         if kept is None:
             (shelf.path / "rows").unlink()
@@ -57,7 +57,7 @@ class TestCommand:
         cached = CachedLayers(bilm, shelf_of(bilm))
         cached.prepare(SENTENCES)
         assert sorted(embedded) == sorted(DISTINCT - whole)
-        assert torch.equal(cached.layers(SENTENCES), bilm.layers(SENTENCES))
+        assert torch.equal(layers_of(cached, SENTENCES), bilm.layers(SENTENCES))
 
     def test_prune_removes_what_is_named_and_nothing_else(self, store, command):
         """--store may name any folder, such as one that holds much else."""

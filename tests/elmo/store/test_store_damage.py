@@ -16,7 +16,16 @@ from elmo.store.__main__ import main
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import LOCK, StoreFull, StoreUnusable, open_shelf
 from tests.elmo.store import filling
-from tests.elmo.store.stores import DISTINCT, SENTENCES, close_shelves, count, count_damaged, sentences_embedded
+from tests.elmo.store.stores import (
+    DISTINCT,
+    SENTENCES,
+    close_shelves,
+    count,
+    count_damaged,
+    find,
+    layers_of,
+    sentences_embedded,
+)
 
 ROW = 40 * 4
 
@@ -24,7 +33,7 @@ ROW = 40 * 4
 @pytest.fixture
 def filled(tmp_path, bilm):
     """The folder of a filled shelf, closed, so that the next opening is like that of another process."""
-    shelf = open_shelf(tmp_path / "store", bilm.fingerprint(), bilm.widths, "float32")
+    shelf = open_shelf(tmp_path / "store", bilm.fingerprint(), bilm.widths, "float32", 1.0)
     CachedLayers(bilm, shelf).prepare(SENTENCES)
     close_shelves()
     return shelf.path
@@ -36,7 +45,7 @@ def prepared(bilm, shelf):
     listener.say = lambda text: None
     listener.warn = listener.said.append
     cached.prepare(SENTENCES, listener)
-    return cached.layers(SENTENCES), listener.said
+    return layers_of(cached, SENTENCES), listener.said
 
 
 def flip(rows, *places):
@@ -68,8 +77,8 @@ class TestRows:
         layers, warnings = prepared(bilm, shelf_of(bilm, limit_gb=0))
         assert torch.equal(layers, bilm.layers(SENTENCES))
         assert len(warnings) == 2
-        assert "the limit of 0 GB is reached" in warnings[0]
-        assert "1 sentences are damaged" in warnings[1]
+        assert "1 sentences are damaged" in warnings[0]
+        assert "the limit of 0 GB is reached" in warnings[1]
 
     def test_rows_that_the_disk_cannot_read(self, filled, bilm, shelf_of, monkeypatch):
         def broken(file, size, offset, read=os.pread):
@@ -97,7 +106,7 @@ class TestRows:
         prepared(bilm, shelf_of(bilm))
         assert len(read) == len(DISTINCT)
         shelf_of(bilm).add([("new",)], np.ones((1, 40), np.float32))
-        assert shelf_of(bilm).find([("new",)]) != [None]
+        assert find(shelf_of(bilm), [("new",)]) != [None]
         assert len(read) == len(DISTINCT)
 
 
@@ -135,7 +144,8 @@ class TestIndex:
         assert torch.equal(layers, expected)
         assert all("sentences are damaged: their rows do not match" in warning for warning in warnings)
         close_shelves()
-        assert (torch.equal(prepared(bilm, shelf_of(bilm))[0], expected), shelf_of(bilm).warnings) == (True, [])
+        layers, warnings = prepared(bilm, shelf_of(bilm))
+        assert (torch.equal(layers, expected), warnings) == (True, [])
 
     def test_an_entry_of_zeros_is_no_entry(self, filled, bilm, shelf_of, monkeypatch):
         """Its checksum is that of no rows."""
@@ -168,7 +178,7 @@ class TestReadOnly:
         cached, listener = CachedLayers(bilm, shelf_of(bilm)), filling.Listener()
         assert cached.prepare(new, listener) == 0
         assert set(embedded) == {("a", "new", "one")}
-        assert torch.equal(cached.layers(new), bilm.layers(new))
+        assert torch.equal(layers_of(cached, new), bilm.layers(new))
         assert "Read-only file system" in listener.said[-1]
         assert "What is left is kept in memory" in listener.said[-1]
         with pytest.raises(StoreFull, match="Read-only"):
@@ -209,7 +219,7 @@ def test_a_stopped_writer_is_waited_for_a_stated_time_only(tmp_path, monkeypatch
         monkeypatch.setattr("elmo.store.shelf.WAIT_SECONDS", 0.5)
         cached, listener = CachedLayers(filling.BILM, open_shelf(tmp_path, *filling.KIND)), filling.Listener()
         assert cached.prepare(filling.SENTENCES, listener) == 0
-        assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
+        assert torch.equal(layers_of(cached, filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
         assert "end a process that is stopped with Ctrl-Z" in listener.said[-1]
         assert count(open_shelf(tmp_path, *filling.KIND)) == (0, 0)
     finally:

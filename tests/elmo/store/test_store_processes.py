@@ -15,7 +15,7 @@ import torch
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import open_shelf
 from tests.elmo.store import filling
-from tests.elmo.store.stores import count, count_damaged, files_of_at_most
+from tests.elmo.store.stores import count, count_damaged, files_of_at_most, find, layers_of
 
 
 def start_filling(store, seconds):
@@ -30,12 +30,11 @@ def check(store):
     shelf = open_shelf(store, *filling.KIND)
     assert count_damaged(shelf) == 0
     present = [
-        s for s, start in zip(filling.SENTENCES, shelf.find(filling.SENTENCES), strict=True) if start is not None
+        s for s, start in zip(filling.SENTENCES, find(shelf, filling.SENTENCES), strict=True) if start is not None
     ]
     if present:
         cached = CachedLayers(Absent(), shelf)
-        cached._not_stored(present)
-        assert torch.equal(cached.layers(present), filling.BILM.layers(present))
+        assert torch.equal(layers_of(cached, present), filling.BILM.layers(present))
     return count(shelf)[1]
 
 
@@ -55,11 +54,11 @@ class TestShelf:
         """By a shelf that mapped the file before they were there."""
         store = tmp_path / "store"
         shelf = open_shelf(store, *filling.KIND)
-        assert shelf.find(filling.SENTENCES[:1]) == [None]
+        assert find(shelf, filling.SENTENCES[:1]) == [None]
         start_filling(store, 0.0).communicate("go\n", timeout=300)
         cached = CachedLayers(filling.BILM, shelf)
         cached.prepare(filling.SENTENCES)
-        assert torch.equal(cached.layers(filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
+        assert torch.equal(layers_of(cached, filling.SENTENCES), filling.BILM.layers(filling.SENTENCES))
 
 
 class TestNoRoom:
@@ -145,7 +144,7 @@ class TestProcesses:
         assert check(tmp_path / "store") == tokens
         shelf.add([("new",)], np.full((1, 40), 3, np.float32))
         taken = np.empty((1, 40), np.float32)
-        shelf.take(np.array(shelf.find([("new",)])), taken)
+        shelf.take(np.array(find(shelf, [("new",)])), taken)
         assert (taken == 3).all()
         assert check(tmp_path / "store") == tokens + 1
 

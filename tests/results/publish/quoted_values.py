@@ -4,11 +4,12 @@ import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import permutations
 from pathlib import Path
 
 from results.breakdown import kinds_of
-from results.experiments import experiment_names, load_experiment
+from results.experiments import Experiment, experiment_names, load_experiment
 from results.names import load_paper, metric_title, relative_error_cut
 from results.records.collect import collect
 from results.tables.fill import Selection, fill_all
@@ -59,12 +60,15 @@ class Published:
         for row in [*table.rows, *table.others]:
             self.rows.setdefault(row.key, []).append(row)
         self._paths = {item.record.fingerprint: item.path for item in collection.files}
-        self._known: dict[tuple[str, str, frozenset[int]], Values] = {}
-        self._of_kinds: dict[tuple[str, str], Values] = {}
+        self._known: dict[tuple[str, str, frozenset[int], bool], Values] = {}
+        self._of_kinds: dict[tuple[str, str, bool], Values] = {}
 
-    def values(self, data: str, task: str, seeds: frozenset[int] = frozenset()) -> Values:
-        """The values of one task on one data set; with seeds, those of the runs with these seeds alone."""
-        key = (data, task, seeds)
+    def values(self, data: str, task: str, seeds: frozenset[int] = frozenset(), intervals: bool = False) -> Values:
+        """The values of one task on one data set; with seeds, those of the runs with these seeds alone.
+
+        Intervals, which take longest to compute, come alone or not at all.
+        """
+        key = (data, task, seeds, intervals)
         if key not in self._known:
             rows = self.rows[data, task]
             self._known[key] = found = Values()
@@ -73,20 +77,21 @@ class Published:
                     [kept for group in groups if (kept := _with_seeds(group, seeds))]
                     for groups in (row.groups, row.others)
                 )
-                _add_row(found, replace(row, groups=own, others=others), f", seeds {sorted(seeds)}")
+                _add_row(found, replace(row, groups=own, others=others), intervals, f", seeds {sorted(seeds)}")
             for row in () if seeds else rows:
-                _add_row(found, row)
-            if not seeds:
+                _add_row(found, row, intervals)
+            if not seeds and not intervals:
                 _add_paper(found, data, task)
         return self._known[key]
 
-    def values_of_kinds(self, data: str, task: str) -> Values:
+    def values_of_kinds(self, data: str, task: str, intervals: bool = False) -> Values:
         """The values of one task on one data set for each kind of its test examples."""
-        if (data, task) not in self._of_kinds:
-            self._of_kinds[data, task] = found = Values()
+        key = (data, task, intervals)
+        if key not in self._of_kinds:
+            self._of_kinds[key] = found = Values()
             for row in self.rows[data, task]:
-                _add_kinds(found, row, self._paths)
-        return self._of_kinds[data, task]
+                _add_kinds(found, row, intervals, self._paths)
+        return self._of_kinds[key]
 
 
 def _with_seeds(group: Group, seeds: Iterable[int]) -> Group | None:
@@ -95,10 +100,10 @@ def _with_seeds(group: Group, seeds: Iterable[int]) -> Group | None:
     return replace(group, records=records, examples=examples) if kept else None
 
 
-def _add_row(values: Values, row: Row, where: str = "", words: tuple[str, ...] = ()) -> None:
-    """The scores of every group, and the differences between those that a table may compare."""
+def _add_row(values: Values, row: Row, intervals: bool, where: str = "", words: tuple[str, ...] = ()) -> None:
+    """The scores of every group, and the differences between those that a table may compare; or their intervals."""
     for group in row.groups:
-        for split, metric, named in _metrics(group):
+        for split, metric, named in [] if intervals else _metrics(group):
             scores = group.scores_by(split, metric)
             known = Known((), f"{_name(group)}, {split} {metric}{where}", (*words, *named))
             if scores:
@@ -111,26 +116,29 @@ def _add_row(values: Values, row: Row, where: str = "", words: tuple[str, ...] =
             values.gains.append(Known((judged.difference, *ends), source, words))
             values.gains += [Known((end,), f"{source}, end of the interval", words) for end in ends]
     for compared, pair in _comparisons(row):
-        source = _add_means(values, *pair, where, words)
-        gain, interval = compared.gain, compared.interval
-        if gain is not None and interval:
-            values.gains.append(Known((gain, interval.low, interval.high), source, words))
-        cut, interval = compared.error_cut, compared.cut_interval
-        if cut is not None and interval:
-            values.shares.append(Known((cut, interval.low, interval.high), source, words))
-    for first, second in permutations([*row.groups, *row.others], 2):  # what a further setting changes
+        if not intervals:
+            _add_means(values, *pair, where, words)
+            continue
+        source = f"{_name(pair[0])} -> {_name(pair[1])}{where}"
+        both = (
+            (compared.gain, compared.interval, values.gains),
+            (compared.error_cut, compared.cut_interval, values.shares),
+        )
+        for estimate, interval, known in both:
+            if estimate is not None and interval:
+                known.append(Known((estimate, interval.low, interval.high), source, words))
+    for first, second in [] if intervals else permutations([*row.groups, *row.others], 2):  # what a setting changes
         if first.features == second.features and first.settings.items() < second.settings.items():
             _add_means(values, first, second, where, words)
 
 
-def _add_means(values: Values, first: Group, second: Group, where: str, words: tuple[str, ...]) -> str:
-    """The mean scores of two groups by all metrics; returns their names."""
+def _add_means(values: Values, first: Group, second: Group, where: str, words: tuple[str, ...]) -> None:
+    """The mean scores of two groups by all metrics."""
     source = f"{_name(first)} -> {_name(second)}{where}"
     for split, metric, named in _metrics(first):
         both = first.scores_by(split, metric), second.scores_by(split, metric)
         if all(both):
             values.add_pair(*map(statistics.fmean, both), f"{source}, {split} {metric}", (*words, *named))
-    return source
 
 
 def _name(group: Group) -> str:
@@ -163,13 +171,13 @@ def _comparisons(row: Row) -> list[tuple[Row, tuple[Group, Group]]]:
     return found
 
 
-def _add_kinds(values: Values, row: Row, paths: dict[str, Path]) -> None:
+def _add_kinds(values: Values, row: Row, intervals: bool, paths: dict[str, Path]) -> None:
     """Scores and gains on kinds of test examples; a text names the kind by the first long word of its label."""
     for kind in kinds_of(row, paths)[0]:
         long = [word[:6] for word in kind.label.split() if len(word) > 3]
         counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
         word = kind.label if counted or not long else long[0]
-        _add_row(values, kind.row, f", {kind.by}: {kind.label}", (word,))
+        _add_row(values, kind.row, intervals, f", {kind.by}: {kind.label}", (word,))
 
 
 def _add_paper(values: Values, data: str, task: str) -> None:
@@ -186,15 +194,19 @@ def _add_paper(values: Values, data: str, task: str) -> None:
             values.scores += [Known((end,), f"band, {arm}", ("band",)) for end in ends]
     others = re.findall(r"\d+\.\d+", paper.anchor_text(data, task))
     values.scores += [Known((float(number),), "what others reached, scores.toml") for number in others]
-    for name in experiment_names():
-        experiment = load_experiment(name)
+    for experiment in _experiments():
         for row in experiment.rows:
             if f"task={task}" in row.overrides and row.paper:
-                source = f"the paper, {name}: {row.source}"
+                source = f"the paper, {experiment.name}: {row.source}"
                 values.scores += [Known((number,), source) for number in row.paper.values()]
                 compared = [row.paper[arm] for arm in experiment.compare if arm in row.paper]
                 if len(compared) == 2:
                     values.add_pair(*compared, source)
+
+
+@cache
+def _experiments() -> list[Experiment]:
+    return [load_experiment(name) for name in experiment_names()]
 
 
 def nearest(known: Iterable[Known], numbers: Sequence[float], count: int = 3) -> list[Known]:

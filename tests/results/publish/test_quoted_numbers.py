@@ -56,8 +56,9 @@ def known_to(quoted, published):
     rows = named(block.text, published.rows) or named(block.heading, published.rows) or full_size
     choices = [frozenset(), *([block.seeds] if block.seeds else [])]
     text = f"{block.columns} {block.text}".lower()
-    values = (published.values(*row, seeds) for seeds in choices for row in rows)
-    of_kinds = (published.values_of_kinds(*row) for row in rows)  # last: these take longest to compute
+    intervals = "interval" in quoted.kind
+    values = (published.values(*row, seeds, intervals) for seeds in choices for row in rows)
+    of_kinds = (published.values_of_kinds(*row, intervals) for row in rows)  # last: these take longest to compute
     for value in chain(values, of_kinds):
         for own in getattr(value, KINDS[quoted.kind]):
             if all(word.lower() in text for word in own.words):
@@ -88,9 +89,10 @@ def test_the_documents_quote_what_the_records_say():
     assert not found, "\n".join([f"{len(found)} numbers; CONTRIBUTING, Style, says what to do", *found])
 
 
-@pytest.fixture
-def published(tmp_path):
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
     """SST-5 with two seeds: 50 and 52 without, 60 and 63 with ELMo, 50 on dev. NER on WNUT-17: 40, with ELMo 70."""
+    tmp_path = tmp_path_factory.mktemp("published")
     for seed, (glove, elmo) in enumerate([(50, 60), (52, 63)], start=1):
         save_run(tmp_path, glove, task="sst5", features="glove", seed=seed)
         save_run(tmp_path, elmo, task="sst5", features="elmo", seed=seed)

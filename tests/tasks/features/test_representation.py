@@ -65,7 +65,7 @@ def test_layers_of_changed_code_are_not_those_of_before(folder, alone, tmp_path)
         imported(tmp_path)
         part = FrozenLayers("frozen.endings", config, store)
         part.prepare(sentences, Reporter(quiet=True))
-        return part.source.layers(sentences), config.fingerprint()
+        return part.source.token_layers(sentences), config.fingerprint()
 
     before, first = layers()
     again, same = layers()

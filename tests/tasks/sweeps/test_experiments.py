@@ -9,6 +9,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
+from elmo.bilm.options import NETWORKS, OBJECTIVES
 from elmo.common.errors import InputError
 from results.experiments import NOT_RECORDED, experiment_names, load_experiment, values_of
 from results.records.progress import read_manifests
@@ -147,6 +148,16 @@ class TestShipped:
         weights = "features.elmo.weights=${oc.env:ELMO_BILMS}/masked"
         runs = runs_of("experiment=representations", "features=masked", weights, "task=ner", "data=paper", "seed=1")
         assert [run["features.elmo.weights"] for run in runs] == [weights.partition("=")[2]]
+
+    def test_objectives_differ_in_the_weights_alone(self):
+        cells = load_experiment("objectives").cells
+        arms = {cell.arm: cell.value("features.elmo.weights") for cell in cells if cell.arm != "glove"}
+        cells_of_grid = [f"{objective}-{network}" for objective, network in product(OBJECTIVES, NETWORKS)]
+        folder = "${oc.env:ELMO_GRID}"
+        assert arms == {cell.replace("-", "_"): f"{folder}/{cell}" for cell in cells_of_grid}
+        others = {tuple(cell.settings[key] for key in ("features", "features.words.vectors")) for cell in cells}
+        assert others == {("lm", "wink-100d"), ("glove", "wink-100d")}
+        assert len(cells) == 7 * 3 * 3
 
     def test_frozen_and_tuned_have_as_many_trials_with_the_epochs_of_the_study(self):
         trials = runs_of("experiment=tuning_trials")
