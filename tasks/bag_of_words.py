@@ -109,10 +109,8 @@ class BagOfWords(Head):
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
 
-        vectors, classifier = (
-            TfidfVectorizer(analyzer=list, sublinear_tf=True, vocabulary=self.grams),
-            LogisticRegression(),
-        )
+        vectors = TfidfVectorizer(analyzer=list, sublinear_tf=True, vocabulary=self.grams)
+        classifier = LogisticRegression()
         classifier.coef_, classifier.intercept_, vectors.idf_ = (buffer.cpu().numpy() for buffer in self.buffers())
         classifier.classes_ = np.arange(len(self.labels))
         return make_pipeline(vectors, classifier)

@@ -15,12 +15,11 @@ def methods_of(table: Table) -> str:
     """What was run, on what, how and where, in LaTeX; empty if nothing was run."""
     rows = [row for row in [*table.rows, *table.others] if row.groups]
     runs = [run for row in rows for group in row.groups for run in group.runs]
-    by_arm = {arm: [run for run in runs if run.identity.features == arm] for arm in table.arms}
-    arms = [f"{table.titles[arm]}: {_or(map(_vectors, runs_of))}" for arm, runs_of in by_arm.items() if runs_of]
+    groups = [(arm, [group.runs[0] for row in rows if (group := row.group(arm))]) for arm in table.arms]
+    arms = [f"{table.titles[arm]}: {_or(map(_vectors, first))}" for arm, first in groups if first]
     machines = [run.environment for run in runs if run.environment]
-    versions = {
-        f"{name} {version}" for it in machines for name, version in {"Python": it.python, **it.packages}.items()
-    }
+    versions = {f"{name} {it.packages[name]}" for it in machines for name in it.packages}
+    pythons = _or(it.python for it in machines)
     commits = _or(str(it.commit)[:10] for it in machines)
     hours = sum(run.seconds or 0 for run in runs) / 3600
     lines = [
@@ -28,7 +27,7 @@ def methods_of(table: Table) -> str:
         f"arms: {'; '.join(arms)}",
         *interval_legend([(row.title, row.interval) for row in rows]),
         *([trials_text(table.experiment)] if table.experiment.trials else []),
-        f"software: {', '.join(sorted(versions, key=str.lower))}, code at commit {commits}",
+        f"software: Python {pythons}, {', '.join(sorted(versions))}, code at commit {commits}",
         f"hardware: {_or(f'{it.device}, {it.platform}, threads: {it.threads}' for it in machines)}; {len(runs):,} runs "
         f"took {hours:.1f} hours in all",
     ]

@@ -55,9 +55,8 @@ def _escaped(text: str) -> str:
 
 def as_tex(sheets: Sequence[Sheet], below: Sections = ()) -> str:
     """LaTeX with booktabs; marks and intervals are explained in the tables, other text below them becomes comments."""
-    notes = [
-        line for _, lines in below for line in lines if line[:1] in MARKS or line.startswith("95 % intervals and p:")
-    ]
+    starts = *MARKS, "95 % intervals and p:"
+    notes = [line for _, lines in below for line in lines if line.startswith(starts)]
     blocks = ["% needs \\usepackage{booktabs,threeparttable}", *(_tex_sheet(sheet, notes) for sheet in sheets)]
     for title, lines in below:
         blocks += ["\n".join(f"% {line}" for line in [f"{title}:", *(line for line in lines if line not in notes)])]
@@ -69,10 +68,8 @@ def _tex_sheet(sheet: Sheet, notes: Sequence[str]) -> str:
 
     def line(cells: Sequence[str], number: int = -1) -> str:
         texts = ["--" if cell == EMPTY else tex(cell) for cell in cells]
-        return (
-            " & ".join(rf"\textbf{{{it}}}" if (at, number) in sheet.best else it for at, it in enumerate(texts))
-            + r" \\"
-        )
+        bold = [rf"\textbf{{{it}}}" if (at, number) in sheet.best else it for at, it in enumerate(texts)]
+        return " & ".join(bold) + r" \\"
 
     shown = "".join(map("".join, sheet.lines))
     items = [rf"\item[{tex(note[0])}] {tex(note[2:])}" for note in notes if note[0] in MARKS and note[0] in shown]
@@ -87,15 +84,8 @@ def _tex_sheet(sheet: Sheet, notes: Sequence[str]) -> str:
     return "\n".join([*top, *opening, *body, *end])
 
 
-_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-_TEX |= {
-    "†": r"\textdagger{}",
-    "‡": r"\textdaggerdbl{}",
-    "°": r"\textdegree{}",
-    "→": r"$\to$",
-    "¶": r"\P{}",
-    "§": r"\S{}",
-}
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "§": r"\S{}"}
+_TEX |= {"†": r"\textdagger{}", "‡": r"\textdaggerdbl{}", "°": r"\textdegree{}", "→": r"$\to$", "¶": r"\P{}"}
 _TEX |= {character: f"${character}$" for character in "<>|"}
 _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 _SIGNS = re.compile(r"(?<![^\s(\[])[+-](?=\d)")  # of numbers: no hyphens

@@ -227,7 +227,7 @@ def _tagged(text: str) -> OwnData | None:
     said = [f"{width} columns, words in column {word + 1}, tags in column {tag + 1}"]
     if left_out := sum(0 < len(row) < width for row in split):
         said.append(f"{left_out:,} lines with fewer columns are left out")
-    return _of_words([([row[word] for row in own], [row[tag] for row in own]) for own in cells], said)
+    return _of_words([([row[word] for row in rows], [row[tag] for row in rows]) for rows in cells], said)
 
 
 def _of_words(sentences: Sequence[tuple[Sequence[str], Sequence[str]]], said: list[str]) -> OwnData:
@@ -236,8 +236,8 @@ def _of_words(sentences: Sequence[tuple[Sequence[str], Sequence[str]]], said: li
     if not spans:
         said.append("each word has a tag, scored as a span of one word")
     rows = []
-    for words, own in sentences:
-        tags = tuple(own if spans else (f"B-{tag}" for tag in own))
+    for words, given in sentences:
+        tags = tuple(given if spans else (f"B-{tag}" for tag in given))
         rows.append(OwnExample(tuple(words), str(set(tags) == {"O"}), tags))
     return OwnData("ner", ("words", "tags"), rows, said)
 
@@ -245,19 +245,14 @@ def _of_words(sentences: Sequence[tuple[Sequence[str], Sequence[str]]], said: li
 def _of_lists(names: Sequence[str], rows: Rows, form: str) -> OwnData | None:
     """The examples of a table whose cells are lists of words and of their tags; None if there are none."""
     lists = [name for name in names if all(isinstance(row.get(name), list) for row in rows[:LOOKED_AT])]
-    words = [name for name in lists if re.search("token|word", name.lower())]
-    tags = [
-        name
-        for name in lists
-        if words and all(len(row[name]) == len(row[words[0]]) for row in rows) and name not in words
-    ]
+    words = next((name for name in lists if re.search("token|word", name.lower())), "")
+    alike = [name for name in lists if words and all(len(row[name]) == len(row[words]) for row in rows)]
+    tags = [name for name in alike if name != words]
     if not tags:
         return None
     tag = next((name for name in tags if "ner" in name.lower()), tags[-1])
-    kept = [
-        ([_NO_SPACE.sub("_", word) for word in row[words[0]]], list(map(str, row[tag]))) for row in rows if row[tag]
-    ]
-    return _of_words(kept, [form, f"words in {words[0]}, tags in {tag}"])
+    kept = [([_NO_SPACE.sub("_", it) for it in row[words]], list(map(str, row[tag]))) for row in rows if row[tag]]
+    return _of_words(kept, [form, f"words in {words}, tags in {tag}"])
 
 
 def _of_table(names: Sequence[str], rows: Rows, form: str, columns: Sequence[str]) -> OwnData:
