@@ -30,6 +30,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
@@ -129,7 +130,7 @@ class Cell:
         """The value that the row, the arm or the seed has for a key, or None."""
         return str(self.seed) if key == "seed" else self.named.get(key)
 
-    @property
+    @cached_property
     def identity(self) -> Identity:
         """The name of the run, if each of its settings differs from the default."""
         names, settings = {**self.settings, "data": _dataset_name(self.settings["data"])}, dict[str, str]()
@@ -215,7 +216,7 @@ class Experiment:
     chosen: Sequence[Cell] | None = None
     given: Sequence[str] = ()
 
-    @property
+    @cached_property
     def cells(self) -> Sequence[Cell]:
         """All runs: seeds vary slowest, then rows, arms and folds, so that the table is whole early, with one seed."""
         if self.chosen is not None:
@@ -229,11 +230,6 @@ class Experiment:
             if arm in (row.arms or self.arms)
             for fold in ([[f"{FOLD}={number}"] for number in range(row.folds)] if row.folds else [[]])
         ]
-
-    @property
-    def notes(self) -> list[str]:
-        """The lines below the table: the note, and what its commands need first."""
-        return [*filter(None, [self.note]), *(f"needed first: {need}" for need in self.needs)]
 
     @property
     def compared(self) -> tuple[str, str]:
@@ -331,25 +327,29 @@ def load_experiment(given: str) -> Experiment:
         InputError: There is no such experiment, or its file is wrong.
     """
     path = Path(given).expanduser() if given.endswith(SUFFIX) else PAPER / f"{given}{SUFFIX}"
-    if not path.is_file() or (path.parent == PAPER and path.stem not in experiment_names()):
+    if not path.is_file() or (path.parent == PAPER and "[[rows]]" not in path.read_text(encoding="utf-8")):
         raise InputError(
             f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found "
             "none. results/tables.md has the commands of all tables and figures"
         )
     try:
-        experiment: Experiment = decode(Experiment, tomllib.loads(path.read_text(encoding="utf-8")))
-        if mistake := next(_mistakes(experiment), ""):
-            raise ValueError(mistake)
+        return _experiment(given, path.stem, path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}. Correct the file") from error
+
+
+@cache  # a page of tables asks for each experiment, its cells and their names several times
+def _experiment(given: str, stem: str, text: str) -> Experiment:
+    """The experiment of a file with this text; a ValueError says what is wrong with it."""
+    experiment: Experiment = decode(Experiment, tomllib.loads(text))
+    if mistake := next(_mistakes(experiment), ""):
+        raise ValueError(mistake)
     rows = []
     for row in experiment.rows:
         choices = [[as_typed((key, value)) for value in values] for key, values in map(values_of, row.overrides)]
         published_only = row.published_only or experiment.published_only
         rows += [replace(row, overrides=chosen, published_only=published_only) for chosen in product(*choices)]
-    return replace(
-        experiment, rows=rows, compare=tuple(experiment.compare), name=given, title=experiment.title or path.stem
-    )
+    return replace(experiment, rows=rows, compare=tuple(experiment.compare), name=given, title=experiment.title or stem)
 
 
 def _mistakes(experiment: Experiment) -> Iterator[str]:

@@ -320,7 +320,8 @@ def marks_in(table: Table, sheets: Sequence[Sheet]) -> list[str]:
 def explanations(table: Table) -> list[str]:
     """What explains the numbers of a table."""
     experiment, rows = table.experiment, [*table.rows, *table.others]
-    lines = [*arms_note(table.main_arms, rows), *experiment.notes]
+    lines = [*arms_note(table.main_arms, rows), *filter(None, [experiment.note])]
+    lines += [f"needed first: {need}" for need in experiment.needs]
     lines += [trials_text(experiment)] if experiment.trials else []
     compared = [(row, table.against_base(row, arm)) for row in rows for arm in table.arms] if experiment.by_arm else []
     times = Counter(row.title for row in rows)

@@ -224,10 +224,9 @@ def run_config(tree: DictConfig) -> Run:
     """
     tree = _without_unused(tree)
     parsed = _parsed(tree, _task_class(tree.task.get("_target_")))
-    settings = own_settings(parsed.resolved, type(parsed.task))
-    data, also = tree.dataset_file or tree.data.name, () if parsed.trial else tree.also
-    variant = _variant(parsed.resolved, parsed.task.name, data)
-    return replace(parsed, variant=variant, own_settings=settings, also=[_further(parsed, name) for name in also])
+    variant = _variant(parsed.resolved, parsed.task.name, tree.dataset_file or tree.data.name)
+    also = () if parsed.trial else [_further(parsed, name) for name in tree.also]
+    return replace(parsed, variant=variant, own_settings=own_settings(parsed.resolved, type(parsed.task)), also=also)
 
 
 def _further(run: Run, name: str) -> Run:
