@@ -164,6 +164,11 @@ def test_tensors_of_another_kind_are_refused():
 
 
 class TestBuilding:
+    @pytest.fixture(autouse=True)
+    def _compiled_quickly(self, monkeypatch):
+        """Where libraries are and whose they are does not depend on how fast they compute."""
+        monkeypatch.setattr(in_c, "FLAGS", ("-O0", *in_c.FLAGS[1:]))
+
     def test_it_is_built_once(self, library_cache, monkeypatch, forget_library):
         assert kernel() is not None
         (library,) = libraries(library_cache)
