@@ -96,7 +96,7 @@ class TextEncoder(nn.Module):
         vectors = torch.zeros(len(texts), self.layer.dim)
         for start in range(0, len(texts), batch_size):
             words = [list(chain.from_iterable(tokenise(text))) for text in texts[start : start + batch_size]]
-            rows = [row for row, own in enumerate(words) if own]
+            rows = [row for row, tokens in enumerate(words) if tokens]
             if rows:
                 output = self.layer([words[row] for row in rows])
                 mean = output.places[self.place].sum(dim=1) / output.mask.sum(dim=1, keepdim=True)

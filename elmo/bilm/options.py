@@ -106,8 +106,8 @@ class BilmOptions:
             where: its name in errors, such as the file name.
         """
         if cell_of(content) != cell_of({}):
-            found = "a language model with objective={} and network={}".format(*cell_of(content))
-            raise InputError(f"{where}: expected a biLM, found {found}, which elmo.load_lm reads")
+            other = "a language model with objective={} and network={}".format(*cell_of(content))
+            raise InputError(f"{where}: expected a biLM, found {other}, which elmo.load_lm reads")
         try:
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.

@@ -123,12 +123,12 @@ def load_model(weights: str | Path, softmax: str | Path | None = None) -> tuple[
         softmax: folder of the output layer; by default NAME-softmax next to the model's.
     """
     folder = Path(softmax) if softmax is not None else find_output(weights)
-    found = find_weights(weights)
-    output, core = load_output(folder), load_lm(found)
+    path = find_weights(weights)
+    output, core = load_output(folder), load_lm(path)
     width, expected = output.layer.weight.shape[1], core.options.output_dim
     if width != expected:
         raise InputError(
-            f"{folder}: an output layer of width {width}, but the model in {found} needs one of {expected}; "
+            f"{folder}: an output layer of width {width}, but the model in {path} needs one of {expected}; "
             "name the output layer that was exported with it"
         )
     return LanguageModel(core, output.layer), output

@@ -53,11 +53,11 @@ class OutputLayer(nn.Module):
             targets: word numbers, (tokens,).
         """
         rows = max(1, LOGITS_AT_ONCE // len(self.weight))
-        found = []
+        parts = []
         for part, target in zip(torch.split(hidden.float(), rows), torch.split(targets, rows), strict=True):
             logits = torch.addmm(self.bias, part, self.weight.t())  # (rows, words)
-            found.append(logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=1))
-        return torch.cat(found)
+            parts.append(logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=1))
+        return torch.cat(parts)
 
 
 class LogUniformSampler(nn.Module):
@@ -182,7 +182,7 @@ def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, groups: Group
     convolutions = [cast(nn.Conv1d, convolution) for convolution in encoder.convolutions]
     padded = [functional.pad(item.weight, (0, widest - item.kernel_size[0])) for item in convolutions]
     weight = torch.cat(padded).permute(2, 1, 0).flatten(0, 1).to(dtype)  # (widest * char_dim, n_filters)
-    found, start = [], 0
+    parts, start = [], 0
     for size, longest in groups:
         group = spelled[start : start + size]
         start += size
@@ -196,8 +196,8 @@ def _character_vectors(encoder: CharacterEncoder, spelled: Tensor, groups: Group
         y = windows @ weight  # (size, n_windows, n_filters)
         if longest + widest > spelled.shape[1]:  # some windows are outside what the frozen encoder reads
             y = y + _beyond(filters, n_windows, spelled.shape[1], y)
-        found.append(y.amax(dim=1))
-    x = torch.cat(found) + torch.cat([item.bias for item in convolutions if item.bias is not None]).to(dtype)
+        parts.append(y.amax(dim=1))
+    x = torch.cat(parts) + torch.cat([item.bias for item in convolutions if item.bias is not None]).to(dtype)
     x = torch.relu(x) if encoder.options.activation == "relu" else torch.tanh(x)
     for highway in cast(Iterable[Highway], encoder.highways):
         gate = torch.sigmoid(_projected(highway.carry, x, dtype))

@@ -54,8 +54,8 @@ def read_text(
 
 def _unseen(documents: list[list[str]], corpus: Sequence[str]) -> list[list[str]]:
     """The documents of which few lines occur in a corpus; prints how many there are."""
-    found = iter(shared([line for document in documents for line in document], find_sources(corpus)))
-    rates = [sum(next(found) for _ in document) / len(document) for document in documents]
+    in_text = iter(shared([line for document in documents for line in document], find_sources(corpus)))
+    rates = [sum(next(in_text) for _ in document) / len(document) for document in documents]
     unseen = [document for document, rate in zip(documents, rates, strict=True) if rate < SEEN]
     print(
         f"{len(unseen)} of {len(documents)} documents count: fewer than {SEEN:.0%} of their lines share {WINDOW} "

@@ -131,10 +131,10 @@ def _given(settings: Settings) -> Given:
     model: LanguageModel | None
     if settings.init is not None:
         key, (model, output) = "init", load_model(settings.init)
-        wanted, found = (f"objective={one.objective} network={one.network}" for one in (settings, model.core.options))
-        if wanted != found:
+        wanted, has = (f"objective={one.objective} network={one.network}" for one in (settings, model.core.options))
+        if wanted != has:
             raise InputError(
-                f"init={settings.init}: expected a model of this run, {wanted}, found {found}; name other weights, or "
+                f"init={settings.init}: expected a model of this run, {wanted}, found {has}; name other weights, or "
                 "these settings"
             )
         # The content, since other files may replace those at its path.

@@ -291,15 +291,15 @@ class GridLm(nn.Module):
 
     def _attended(self, read: Tensor, shapes: Shapes, rotations: Sequence[Tensor], mask: Tensor | None) -> Tensor:
         """What each position takes from its sentence, all heads next to each other, (rows, dim)."""
-        found, start, causal = [], 0, self.options.objective != "masked"
+        outputs, start, causal = [], 0, self.options.objective != "masked"
         for (n, length), cos_sin in zip(shapes, rotations, strict=True):
             parts = read[start : start + n * length].view(n, length, 3, self.options.n_heads, -1)
             query, key, value = parts.permute(2, 0, 3, 1, 4)  # (sentences, heads, positions, head_dim) each
             query, key = _rotated(query, cos_sin), _rotated(key, cos_sin)
             out = functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
-            found.append(out.transpose(1, 2).reshape(n * length, -1))
+            outputs.append(out.transpose(1, 2).reshape(n * length, -1))
             start += n * length
-        return torch.cat(found)
+        return torch.cat(outputs)
 
     def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
         """What the output layer reads for each target in pretraining, (targets, output_dim), with gradients.
@@ -471,9 +471,9 @@ def _entries(options: GridOptions) -> list[Entry]:
     """Every tensor of a model; the matrices of blocks and highways and word vectors may be int8, as in a biLM."""
     with torch.device("meta"):  # shapes alone
         state = GridLm(options).state_dict()
-    found = []
+    entries = []
     for name, tensor in state.items():
         rounded = tensor.dim() == 2 and (name.startswith("blocks.") or ".highways." in name or "words." in name)
         shape = tuple(tensor.shape)
-        found.append(Entry(name, shape, name, scale_shape=(shape[0], 1) if rounded else None))
-    return found
+        entries.append(Entry(name, shape, name, scale_shape=(shape[0], 1) if rounded else None))
+    return entries

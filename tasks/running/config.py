@@ -347,7 +347,7 @@ def _variant(resolved: Mapping[str, Any], task: str, data: str) -> dict[str, Any
         for side in (here, there)
     )
     # The seed and the fold are parts of a run's name themselves.
-    changed = {key: own for key, own in here.items() if there.get(key, ...) != own and key not in ("seed", "fold")}
+    changed = {key: new for key, new in here.items() if there.get(key, ...) != new and key not in ("seed", "fold")}
     # A part that is null on one side is a change of that part, not a deletion of the keys below it.
     deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
     return changed | {f"~{key}": there[key] for key in deleted}

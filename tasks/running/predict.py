@@ -128,11 +128,11 @@ def check_recorded(path: Path) -> None:
         record = read_record(beside)
     except RecordUnreadable as error:
         raise InputError(str(error)) from error
-    if (found := sha256_of(path)) != record.model:
+    if (digest := sha256_of(path)) != record.model:
         kept = f"sha256 {record.model[:12]}" if record.model else "none"
         raise InputError(
             f"{path}: expected the weights of {record.identity.title} ({kept} by its {beside.name}), found others: "
-            f"sha256 {found[:12]}. They were edited, or are those of another run or of an earlier version. {RUN_AGAIN}"
+            f"sha256 {digest[:12]}. They were edited, or are those of another run or of an earlier version. {RUN_AGAIN}"
         )
 
 
@@ -152,11 +152,11 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     for name in ("words", "labels", "grams", "classes"):
         if not isinstance(saved[name], list) or not all(isinstance(text, str) for text in saved[name]):
             raise InputError(f"{path}: expected texts as {name}, found others. {RUN_AGAIN}")
-    found = saved["task"]
-    if task not in (None, found):
-        raise InputError(f"{path}: expected a model of task={task}, found one of task={found}")
+    trained_on = saved["task"]
+    if task not in (None, trained_on):
+        raise InputError(f"{path}: expected a model of task={task}, found one of task={trained_on}")
     try:
-        kind = task_named(found, config_dir)
+        kind = task_named(trained_on, config_dir)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     with naming(path, RUN_AGAIN):
@@ -302,7 +302,7 @@ class LoadedModel:
             if isinstance(item, str):
                 item = json_object(item) if as_json else fields_of_line(item, self.task.raw_fields)
             columns = self.task.raw_columns().items()
-            fields = {**item, **{own: item[column] for own, column in columns if column in item}}
+            fields = {**item, **{key: item[column] for key, column in columns if column in item}}
             asked.id = name if fields.get("id") in (None, "") else str(fields["id"])
             example = self.task.from_raw(asked.id, fields)
             if not _has_words(self.task.texts(example)):
@@ -402,8 +402,8 @@ def load_model(
         InputError: there is no model, it is not that of the run's record, cannot be used here, or is of another task.
     """
     if not Path(run).is_dir():
-        found = "a file" if Path(run).exists() else "nothing"
-        raise InputError(f"{run}: expected the folder of a run, found {found}. Check the path")
+        what = "a file" if Path(run).exists() else "nothing"
+        raise InputError(f"{run}: expected the folder of a run, found {what}. Check the path")
     path = _weights_below(Path(run))
     check_recorded(path)
     config, model = load_weights(path, task, None if config_dir is None else Path(config_dir))
@@ -418,15 +418,15 @@ def load_model(
 
 def _weights_below(folder: Path) -> Path:
     """The only weights in a folder or below it."""
-    own = folder / WEIGHTS_NAME
-    found = [] if own.is_file() else sorted(folder.rglob(WEIGHTS_NAME))
-    if len(found) > 1:
-        names = [str(path.parent.relative_to(folder)) for path in found[:RUNS_NAMED]]
+    path = folder / WEIGHTS_NAME
+    paths = [] if path.is_file() else sorted(folder.rglob(WEIGHTS_NAME))
+    if len(paths) > 1:
+        names = [str(path.parent.relative_to(folder)) for path in paths[:RUNS_NAMED]]
         raise InputError(
-            f"{folder}: expected one run with weights, found {len(found)}: {', '.join(names)}"
-            f"{', ...' * (len(found) > RUNS_NAMED)}. Name the folder of one of them"
+            f"{folder}: expected one run with weights, found {len(paths)}: {', '.join(names)}"
+            f"{', ...' * (len(paths) > RUNS_NAMED)}. Name the folder of one of them"
         )
-    return found[0] if found else own
+    return paths[0] if paths else path
 
 
 def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedModel | None:

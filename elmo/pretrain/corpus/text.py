@@ -191,12 +191,12 @@ def shared(texts: Sequence[str], others: Iterable[SourceFile]) -> list[bool]:
     """Whether each text shares `WINDOW` characters in a row with a line of the other text."""
     probes = {line[i : i + _PROBE] for line in texts for i in range(len(line) - _PROBE + 1)}
     windows = {line[i : i + WINDOW] for line in texts for i in range(len(line) - WINDOW + 1)}
-    found: set[str] = set()
+    in_sources: set[str] = set()
     for text in (line.text for block in read_blocks(others) for line in block.lines):
         for at in [i for i in range(0, len(text), _STRIDE) if text[i : i + _PROBE] in probes]:
-            found.update(text[i : i + WINDOW] for i in range(max(at - _STRIDE + 1, 0), at + 1))
-    found &= windows
-    return [any(line[i : i + WINDOW] in found for i in range(len(line) - WINDOW + 1)) for line in texts]
+            in_sources.update(text[i : i + WINDOW] for i in range(max(at - _STRIDE + 1, 0), at + 1))
+    in_sources &= windows
+    return [any(line[i : i + WINDOW] in in_sources for i in range(len(line) - WINDOW + 1)) for line in texts]
 
 
 class Excluded:
