@@ -70,7 +70,7 @@ def edit(*keys, by=1.0):
 
 
 NER, SNLI, COREF = ("mini/ner/elmo/seed-1", "mini/snli/elmo/seed-1", "mini/coref/elmo/seed-1")
-(WSD,) = (path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.glob("paper/wsd_probe/elmo/*layers=1/seed-1"))
+(WSD,) = (path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.glob("paper/wsd_probe/elmo/*layers=1*/seed-1"))
 
 
 @pytest.mark.parametrize(
