@@ -8,7 +8,7 @@ from functools import cache
 from itertools import permutations
 from pathlib import Path
 
-from results.breakdown import kinds_of
+from results.breakdown import Kind, kinds_of
 from results.experiments import Experiment, experiment_names, load_experiment
 from results.names import load_paper, metric_title, relative_error_cut
 from results.records.collect import collect
@@ -62,6 +62,7 @@ class Published:
         self._paths = {item.record.fingerprint: item.path for item in collection.files}
         self._known: dict[tuple[str, str, frozenset[int], bool], Values] = {}
         self._of_kinds: dict[tuple[str, str, bool], Values] = {}
+        self._kinds: dict[tuple[str, str], list[Kind]] = {}
 
     def values(self, data: str, task: str, seeds: frozenset[int] = frozenset(), intervals: bool = False) -> Values:
         """The values of one task on one data set; with seeds, those of the runs with these seeds alone.
@@ -89,8 +90,10 @@ class Published:
         key = (data, task, intervals)
         if key not in self._of_kinds:
             self._of_kinds[key] = found = Values()
-            for row in self.rows[data, task]:
-                _add_kinds(found, row, intervals, self._paths)
+            if (data, task) not in self._kinds:
+                rows = self.rows[data, task]
+                self._kinds[data, task] = [kind for row in rows for kind in kinds_of(row, self._paths)[0]]
+            _add_kinds(found, self._kinds[data, task], intervals)
         return self._of_kinds[key]
 
 
@@ -171,9 +174,9 @@ def _comparisons(row: Row) -> list[tuple[Row, tuple[Group, Group]]]:
     return found
 
 
-def _add_kinds(values: Values, row: Row, intervals: bool, paths: dict[str, Path]) -> None:
+def _add_kinds(values: Values, kinds: Iterable[Kind], intervals: bool) -> None:
     """Scores and gains on kinds of test examples; a text names the kind by the first long word of its label."""
-    for kind in kinds_of(row, paths)[0]:
+    for kind in kinds:
         long = [word[:6] for word in kind.label.split() if len(word) > 3]
         counted = re.search(r"\d", kind.label)  # "20 to 29 tokens" has no word of its own
         word = kind.label if counted or not long else long[0]
