@@ -76,3 +76,11 @@ def test_chance_of_tags_is_what_reading_nothing_gives(tmp_path):
     rows = [replace(row, texts=(*row.texts[:-1], str(number))) for number, row in enumerate(rows)]
     plan = make_plan(OwnData("ner", ["words", "tags"], rows, []), "mine", tmp_path, [1])
     assert chance(plan)[0] == pytest.approx(100 * 2 / 3)
+
+
+def test_a_span_for_each_word_is_chance_too(tmp_path):
+    """Most tags are I, but B for each word finds two of three spans with ten: F1 4/13."""
+    tags = ("B-N", "O", "B-N", *["I-N"] * 5, "O", "B-N")
+    rows = [OwnExample((*"abcdefghi", str(number)), "", tags) for number in range(50)]
+    plan = make_plan(OwnData("ner", ["words", "tags"], rows, []), "mine", tmp_path, [1])
+    assert chance(plan)[0] == pytest.approx(100 * 4 / 13)
