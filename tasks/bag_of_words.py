@@ -31,9 +31,9 @@ def of_texts(texts: Sequence[Sentence]) -> list[str]:
     """What represents an example: the grams of its texts, and for two texts the words in both and in one of them."""
     if len(texts) == 1:
         return list(grams(texts[0]))
-    found = [gram for number, words in enumerate(texts) for gram in grams(words, f"{number}: ")]
+    all_grams = [gram for number, words in enumerate(texts) for gram in grams(words, f"{number}: ")]
     first, second, *_ = ({word.lower() for word in words} for words in texts)
-    return [*found, *(f"both: {word}" for word in first & second), *(f"one: {word}" for word in first ^ second)]
+    return [*all_grams, *(f"both: {word}" for word in first & second), *(f"one: {word}" for word in first ^ second)]
 
 
 def of_token(words: Sentence, place: int) -> list[str]:
@@ -131,7 +131,7 @@ class BagOfWords(Head):
         columns = {label: number for number, label in enumerate(self.labels)}
         shares = self._model.predict_proba(list(map(of_texts, zip(*batch.texts, strict=True)))).tolist()
         known = [columns.get(label) for label in self._task.probability_labels()]
-        probabilities = [[0.0 if number is None else own[number] for number in known] for own in shares]
+        probabilities = [[0.0 if number is None else share[number] for number in known] for share in shares]
         return list(zip(predictions, probabilities, strict=True))
 
     def _items(self, texts: Sequence[Sentence]) -> list[list[str]]:

@@ -83,8 +83,8 @@ def evaluate(
     titles = {arm: " ".join(words).removeprefix("features=") for arm, words in arms.items()}
     experiment = Experiment(arms, rows, "Test", list(seeds), tuple(arms), name="evaluate", titles=titles)
     collection = collect([Path(runs_dir)])
-    found = [item.record for items in runs_of_cells(collection.files, experiment.cells) for item in items]
-    return Evaluation(found, fill(collection, experiment))
+    records = [item.record for items in runs_of_cells(collection.files, experiment.cells) for item in items]
+    return Evaluation(records, fill(collection, experiment))
 
 
 def _words(arm: str | type) -> list[str]:

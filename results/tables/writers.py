@@ -179,7 +179,7 @@ def as_csv(table: Table) -> str:
             )
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    cells = [*map(list, lines[:1]), *(own.values() for own in lines)]
+    cells = [*map(list, lines[:1]), *(line.values() for line in lines)]
     writer.writerows([csv_cell(cell) for cell in line] for line in cells)
     return output.getvalue()
 
@@ -202,13 +202,13 @@ def _names(row: Row) -> dict[str, object]:
 def _json_row(row: Row, table: Table) -> dict[str, object]:
     arms = {arm: _json_arm(row, arm, table) for arm in table.arms if table.experiment.name or row.group(arm)}
     if table.experiment.by_arm:
-        arms = {arm: {**own, **_json_gain(table.against_base(row, arm))} for arm, own in arms.items()}
+        arms = {arm: {**values, **_json_gain(table.against_base(row, arm))} for arm, values in arms.items()}
     names = {**_names(row), "settings": dict(row.settings)}
     return {**names, "arms": arms, "compared": list(row.compared), **_json_gain(row)}
 
 
 def _json_arm(row: Row, arm: str, table: Table) -> dict[str, object]:
-    group, found = row.group(arm), verdict(row.group(arm), row.paper)
+    group, judged = row.group(arm), verdict(row.group(arm), row.paper)
     paper = row.paper if row.paper and not (group and group.partial) else None
     cost = table.experiment.costs.get(arm)
     return {
@@ -221,7 +221,7 @@ def _json_arm(row: Row, arm: str, table: Table) -> dict[str, object]:
         "recipe": group.recipe if group else None,
         "paper": paper.scores.get(arm) if paper else None,
         "paper_std": paper.std.get(arm) if paper else None,
-        "verdict": str(found) if found else None,
+        "verdict": str(judged) if judged else None,
         **(asdict(cost) if cost else dict.fromkeys(("parameters", "milliseconds")) if table.experiment.costs else {}),
     }
 

@@ -67,8 +67,8 @@ def compare(options: argparse.Namespace) -> int:
     if given.is_file() and given.stat().st_size > LARGE:  # it takes seconds
         say(f"{given}: reading {size_in_words(given.stat().st_size)}")
     data = read_own(options.source, options.columns)
-    own = {"elmo_own": tuned_arm(options.text, options.runs)} if options.text else {}
-    plan = make_plan(data, given.stem, options.runs, range(1, options.seeds + 1), own)
+    tuned = {"elmo_own": tuned_arm(options.text, options.runs)} if options.text else {}
+    plan = make_plan(data, given.stem, options.runs, range(1, options.seeds + 1), tuned)
     kinds = {"classify": "labelled texts", "pairs": "pairs of texts", "ner": "sentences with tags"}
     labels = sorted({tag[2:] for row in data.rows for tag in row.tags if tag[2:]} or {row.label for row in data.rows})
     named = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)

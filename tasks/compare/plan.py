@@ -71,7 +71,7 @@ class Plan:
     def overrides(self, kind: str = "") -> list[str]:
         """What all runs set; of kind "-export" for the data of a predictor to take away."""
         task = self.data.task
-        batch, epochs, rate, width = next(own for most, own in SIZES[task].items() if len(self.data.rows) <= most)
+        batch, epochs, rate, width = next(size for most, size in SIZES[task].items() if len(self.data.rows) <= most)
         places = [f"data={quoted(self.folder / f'{self.name}{kind}.yaml')}", f"data_dir={quoted(self.folder / 'data')}"]
         epochs = max(epochs, min(MOST_EPOCHS, SHOWN // len(self.data.rows)))
         sizes = f"trainer.batch_size={batch} trainer.epochs={epochs} trainer.lr={rate} task.hidden={width}"
@@ -152,7 +152,7 @@ def split_of(parts: Sequence[Sequence[OwnExample]], test: Sequence[int], dev: in
     """The splits where these parts are the test set, one is dev, and the others are to train on."""
     chosen = {dev: "dev", **dict.fromkeys(test, "test")}
     numbered = [(chosen.get(number, "train"), part) for number, part in enumerate(parts)]
-    return {split: [row for own, part in numbered if own == split for row in part] for split in SPLITS}
+    return {split: [row for name, part in numbered if name == split for row in part] for split in SPLITS}
 
 
 def quoted(path: Path) -> str:

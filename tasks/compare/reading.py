@@ -118,7 +118,7 @@ def _decoded(path: Path, said: list[str]) -> str:
 def _delimited(path: Path, text: str) -> tuple[list[str], Rows, str]:
     """The columns and rows of a table, and its form in words; rows of another length are left out."""
     csv.field_size_limit(LONGEST_TEXT)
-    found: list[tuple[float, int, str, int, list[list[str]]]] = []
+    readings: list[tuple[float, int, str, int, list[list[str]]]] = []
     for delimiter in DELIMITERS:
         # Between tabs is plain text, where a quote may be anywhere, unless quotes enclose cells.
         plain = delimiter == "\t" and not re.search(r'(^|\t)"[^\t\n]*"(\t|\n|$)', text[:100_000])
@@ -126,13 +126,13 @@ def _delimited(path: Path, text: str) -> tuple[list[str], Rows, str]:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting) if row]
         width, count = Counter(map(len, rows[:LOOKED_AT])).most_common(1)[0] if rows else (0, 0)
         if width > 1:
-            found.append((round(count / len(rows[:LOOKED_AT]), 1), -len(found), delimiter, width, rows))
-    if not found:
+            readings.append((round(count / len(rows[:LOOKED_AT]), 1), -len(readings), delimiter, width, rows))
+    if not readings:
         raise InputError(
             f"{path}: expected columns between {', '.join(DELIMITERS.values())}, or words with tags, found neither. "
             "Save it as CSV with a text and a label in each row"
         )
-    _, _, delimiter, width, rows = max(found)
+    _, _, delimiter, width, rows = max(readings)
     header = [name.strip() for name in rows[0]] if _is_header(rows) else []
     names = header or [f"column {number}" for number in range(1, width + 1)]
     kept = [dict(zip(names, row, strict=True)) for row in rows[bool(header) :] if len(row) == width == len(names)]
@@ -164,12 +164,12 @@ def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
     import datasets  # imported here: slow to import
 
     try:
-        found = datasets.load_from_disk(given) if saved else datasets.load_dataset(given)
+        content = datasets.load_from_disk(given) if saved else datasets.load_dataset(given)
     except Exception as error:  # the library raises errors of any kind
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{given}: no such file, nor a dataset that the hub's library can load: {reason}") from error
     rows = []
-    for split in found.values() if isinstance(found, dict) else [found]:
+    for split in content.values() if isinstance(content, dict) else [content]:
         classes = {name: kind.names for name, kind in split.features.items() if isinstance(kind, datasets.ClassLabel)}
         inner = {name: getattr(kind, "feature", None) for name, kind in split.features.items()}
         lists = {name: kind.names for name, kind in inner.items() if isinstance(kind, datasets.ClassLabel)}
@@ -265,11 +265,11 @@ def _of_table(names: Sequence[str], rows: Rows, form: str, columns: Sequence[str
     elif len(columns) not in (2, 3) or not set(columns) <= set(names):
         raise InputError(f"--columns {','.join(columns)}: expected two or three of {', '.join(names)}. {REMEDY}")
     *texts, label = columns
-    found = [OwnExample(tuple(_cell(row, name) for name in texts), _cell(row, label)) for row in rows]
-    kept = [one for one in found if all(one.texts) and one.label not in ("", "-")]
+    examples = [OwnExample(tuple(_cell(row, name) for name in texts), _cell(row, label)) for row in rows]
+    kept = [one for one in examples if all(one.texts) and one.label not in ("", "-")]
     said.append(f"text in {' and '.join(texts)}, label in {label}")
-    if len(kept) < len(found):
-        said.append(f"{len(found) - len(kept):,} of {len(found):,} rows have no text or no label: left out")
+    if len(kept) < len(examples):
+        said.append(f"{len(examples) - len(kept):,} of {len(examples):,} rows have no text or no label: left out")
     return OwnData("pairs" if len(texts) > 1 else "classify", columns, kept, said)
 
 
@@ -280,7 +280,7 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 def _columns(names: Sequence[str], rows: Rows, said: list[str]) -> list[str]:
     """The columns of the text, or of both texts, and of the label."""
     values = {name: list(filter(None, (_cell(row, name) for row in rows[:LOOKED_AT]))) for name in names}
-    words = {name: sum(len(cell.split()) for cell in own) / max(len(own), 1) for name, own in values.items()}
+    words = {name: sum(len(cell.split()) for cell in cells) / max(len(cells), 1) for name, cells in values.items()}
     lower = {name.lower(): name for name in names}
     short = [name for name in names if words[name] <= LABEL_WORDS and len(set(values[name])) <= len(values[name]) / 2]
     labels = [*(lower[name] for name in LABELS if name in lower), *reversed(short)]
@@ -329,8 +329,8 @@ def _checked(data: OwnData) -> OwnData:
     if data.task != "ner":
         most = max(MOST_CLASSES if len(numbers) < len(counts) else MOST_NUMBERS, len(data.rows) / 20)
         if len(counts) > (MOST_NUMBERS if any(re.search("[.,]", label) for label in numbers) else most):
-            found = f"{len(counts):,} different {'numbers' if len(numbers) == len(counts) else 'values'}"
-            raise InputError(f"{column}: expected classes, such as low and high, found {found}. {REMEDY}")
+            many = f"{len(counts):,} different {'numbers' if len(numbers) == len(counts) else 'values'}"
+            raise InputError(f"{column}: expected classes, such as low and high, found {many}. {REMEDY}")
         if rare := [label for label in counts if counts[label] < MOST_RARE]:
             data.rows = [row for row in data.rows if row.label not in rare]
             data.said.append(f"labels of fewer than {MOST_RARE} texts are left out: {', '.join(rare)[:80]}")
