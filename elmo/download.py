@@ -77,7 +77,7 @@ def without_downloads() -> Iterator[None]:
 
 
 def downloads_folder() -> Path:
-    """Where downloads are kept: $ELMO_CACHE, or a folder in the user's cache."""
+    """The folder of downloads: $ELMO_CACHE, or a folder in the user's cache."""
     return expanded(os.environ.get("ELMO_CACHE") or "~/.cache/elmo-suite/downloads", "ELMO_CACHE")
 
 
@@ -151,7 +151,7 @@ def _folder(name: str) -> Path:
 
 
 def _fault(path: Path, kind: str, file: PublishedFile) -> str:
-    """What is wrong with a file: its size, its content or its beginning; empty if nothing is."""
+    """The fault of a file: its size, its content or its beginning; empty if there is none."""
     size = path.stat().st_size
     if file.size not in (None, size):
         return f"expected {file.size:,} bytes, found {size:,}"

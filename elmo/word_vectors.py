@@ -85,12 +85,12 @@ def open_vectors(name: str, setting: str = "vectors") -> FileVectors:
 
 
 def word2vec_path() -> Path:
-    """Where the command word2vec writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
+    """The file to which the command word2vec writes its vectors: $ELMO_WORD2VEC, or a file in the user's cache."""
     return expanded(os.environ.get("ELMO_WORD2VEC") or "~/.cache/elmo-suite/word2vec.txt", "ELMO_WORD2VEC")
 
 
 def converted_path() -> Path:
-    """Where `python -m elmo.word_vectors` writes the text file: in the folder of downloads."""
+    """The text file that `python -m elmo.word_vectors` writes, in the folder of downloads."""
     return downloads_folder() / "glove" / "wink-100d.txt"
 
 

@@ -110,7 +110,7 @@ def audit(
 
 
 def unlike_metrics(record: RunRecord, examples: Sequence[Example], further: str = "") -> list[str]:
-    """Where a test score is not what the examples give: the key, what they give, and what the record says.
+    """Test scores that the examples contradict: the key, what they give, and what the record says.
 
     Args:
         record: The run.
@@ -130,7 +130,7 @@ def unlike_metrics(record: RunRecord, examples: Sequence[Example], further: str 
 
 
 def unsafe_name(identity: Identity) -> str:
-    """Which of the run's names would break a page or a path; empty if none."""
+    """Names of the run that would break a page or a path."""
     for key, name in {"data": identity.data, "task": identity.task, "features": identity.features}.items():
         if not _NAME.fullmatch(name):
             return f"identity.{key}: expected a name of letters, digits, spaces and -_.+@, found {name[:40]!r}"
@@ -141,7 +141,7 @@ def unsafe_name(identity: Identity) -> str:
 
 
 def _of_record(record: RunRecord, commits: Set[str] | None) -> Iterator[str]:
-    """What is wrong with the record alone."""
+    """The faults of the record alone."""
     if name := unsafe_name(record.identity):
         yield f"{name}; give it another name, and run again"
     for text in (*_unlike_config(record), *_unlike_curve(record)):
@@ -155,7 +155,7 @@ def _of_record(record: RunRecord, commits: Set[str] | None) -> Iterator[str]:
 
 
 def _unlike_config(record: RunRecord) -> Iterator[str]:
-    """Where the config contradicts the run's name, or its own hash; keys that it lacks do not count.
+    """Contradictions of the config to the run's name or its own hash; keys that it lacks do not count.
 
     The fingerprint does not cover configs, but tables read the values of defaults from them.
     """
@@ -171,7 +171,7 @@ def _unlike_config(record: RunRecord) -> Iterator[str]:
 
 
 def _unlike_curve(record: RunRecord) -> Iterator[str]:
-    """Where the dev scores are not those of the best epoch; a user's own `fit` may choose otherwise."""
+    """Dev scores that are not those of the best epoch; a user's own `fit` may choose otherwise."""
     scores = {number: epoch.get(record.metric) for number, epoch in enumerate(record.epochs)}
     known = {number: score for number, score in scores.items() if isinstance(score, int | float)}
     if record.identity.task not in load_names().tasks or not known:
@@ -184,7 +184,7 @@ def _unlike_curve(record: RunRecord) -> Iterator[str]:
 
 
 def _of_scores(item: RecordFile) -> Iterator[str]:
-    """What the examples and predictions next to the record contradict."""
+    """Contradictions of the examples and predictions next to the record."""
     record, folder = item.record, item.path.parent
     if record.status != "finished":
         return
@@ -214,7 +214,7 @@ def _of_scores(item: RecordFile) -> Iterator[str]:
 
 
 def _unlike_predictions(examples: Sequence[Example], predictions: Sequence[Prediction]) -> list[str]:
-    """Where the scores of the examples are not those of the predictions: the first such example."""
+    """The first example whose scores are not those of its prediction."""
     if len(predictions) != len(examples):
         return [f"{PREDICTIONS_NAME}: expected {len(examples)}, one for each score, found {len(predictions)}"]
     for number, (prediction, scores) in enumerate(zip(predictions, examples, strict=True)):

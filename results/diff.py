@@ -73,7 +73,7 @@ def _scores(key: Key, first: Group, second: Group) -> tuple[str, bool]:
 
 
 def _unlike(first: Group, second: Group) -> Iterator[str]:
-    """What differs beside the scores, a line for each kind."""
+    """The differences beside the scores, a line for each kind."""
     one, other = first.records[0], second.records[0]
     versions: list[Parts] = [vars(record.environment) if record.environment else {} for record in (one, other)]
     kinds: dict[str, tuple[Parts, Parts]] = {

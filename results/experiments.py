@@ -123,7 +123,7 @@ class Cell:
 
     @property
     def extra_overrides(self) -> list[str]:
-        """What a user has set for all cells, as typed."""
+        """The settings of a user for all cells, as typed."""
         return list(map(as_typed, self.extra.items()))
 
     def value(self, key: str) -> str | None:
@@ -174,7 +174,7 @@ def _has(identity: Identity, config: Mapping[str, object], key: str, typed: str)
 
 @dataclass(frozen=True)
 class ArmCost:
-    """What an arm costs: frozen parameters, and milliseconds for 1,000 tokens, all arms measured in one run."""
+    """The cost of an arm: frozen parameters, and milliseconds for 1,000 tokens, all arms measured in one run."""
 
     parameters: int
     milliseconds: PositiveFloat
@@ -192,7 +192,7 @@ class Experiment:
         trials: The experiment in which settings were tried on dev before; the table says how many each arm had.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         costs: Arm -> what it costs; such a table shows it.
-        titles: Arm -> its name for people; by default that of its features, or its name here.
+        titles: Arm -> its displayed name; by default that of its features, or its name here.
         name: The file's name, or the path as given.
         chosen: The cells that a user has chosen; None for all.
         given: What the user has typed to choose them.
@@ -353,7 +353,7 @@ def _experiment(given: str, stem: str, text: str) -> Experiment:
 
 
 def _mistakes(experiment: Experiment) -> Iterator[str]:
-    """What is wrong with an experiment's file."""
+    """The fault of an experiment's file."""
     arms = set(experiment.arms)
     if not (experiment.seeds and experiment.arms and experiment.rows):
         yield "expected at least one of each: seeds, arms, rows"

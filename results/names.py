@@ -86,7 +86,7 @@ def sort_key(name: str, known: Iterable[str]) -> tuple[int, str]:
 
 
 def metric_of(record: RunRecord, columns: Iterable[str], name: str = "") -> Metric | None:
-    """How a metric of the record, by default the main one, follows from examples with these columns; None if not."""
+    """The formula of a metric of the record, by default the main one, from examples with these columns; None if not."""
     name = name or record.metric
     known = load_names().metrics.get(name, MetricName()).formulas
     declared = record.metrics.get(name)
@@ -109,7 +109,7 @@ def metric_title(metric: str, record: RunRecord | None = None) -> str:
 
 
 def arm_title(features: str, record: RunRecord | None = None) -> str:
-    """The arm's name for people: ours with its size, the title in its YAML, or its name; then its settings, if any."""
+    """The arm's displayed name: ours with its size, the title in its YAML, or its name; then its settings, if any."""
     name, _, settings = features.partition(" ")
     known = load_names().arms.get(name)
     title = known.title if known else own_title(record, "features") or name
@@ -119,7 +119,7 @@ def arm_title(features: str, record: RunRecord | None = None) -> str:
 
 
 def common_title(features: str, records: Iterable[RunRecord]) -> str:
-    """The arm's name for people, with a size if it is the same in these records."""
+    """The arm's displayed name, with a size if it is the same in these records."""
     titles = {arm_title(features, record) for record in records}
     return titles.pop() if len(titles) == 1 else arm_title(features)
 
@@ -131,7 +131,7 @@ def controls_legend(arms: Iterable[str]) -> list[str]:
 
 
 def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
-    """The name for people of a task on a data set."""
+    """The displayed name of a task on a data set."""
     known = load_names().tasks.get(task)
     if known and not own_title(record, "task") and data in known.data:
         return known.data[data]
@@ -139,7 +139,7 @@ def task_title(data: str, task: str, record: RunRecord | None = None) -> str:
 
 
 def task_name(task: str, record: RunRecord | None) -> str:
-    """The name for people of a task on any data."""
+    """The displayed name of a task on any data."""
     known = load_names().tasks.get(task)
     return own_title(record, "task") or (known.title if known else task)
 
@@ -151,7 +151,7 @@ def old_recipe(record: RunRecord) -> str:
 
 
 def settings_title(settings: Mapping[str, str]) -> str:
-    """Changed settings for people, such as "12 epochs"; of a key that names.toml lacks, the last part and the value."""
+    """Displayed changed settings, such as "12 epochs"; of a key that names.toml lacks, the last part and the value."""
     known, names = load_names().settings, load_names().values
     named = {key: names.get(value, value) for key, value in settings.items()}
     return ", ".join(
@@ -183,7 +183,7 @@ class PaperScore:
     runs: int | None = None
 
     def error_cut(self, compared: tuple[str, str]) -> float | None:
-        """How much of the first arm's error the second removes, in percent; None if the paper does not print both."""
+        """The share of the first arm's error that the second removes, in percent; None without both in the paper."""
         first, second = (self.scores.get(arm) for arm in compared)
         return None if first is None or second is None else relative_error_cut(first, second)
 
@@ -198,7 +198,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Anchor:
-    """What others reached with a task on data that the paper does not have, or that no such score is known."""
+    """A sentence on others' scores for a task on data that the paper lacks, or that none is known."""
 
     task: str
     data: str
@@ -226,7 +226,7 @@ class Paper:
         return next(bands, None)
 
     def anchor_text(self, data: str, task: str) -> str:
-        """What others reached on these data; empty if the file has nothing on them."""
+        """Others' scores on these data; empty if the file has nothing on them."""
         return next((anchor.text for anchor in self.anchor if (anchor.task, anchor.data) == (task, data)), "")
 
     @property
@@ -242,11 +242,11 @@ def load_paper() -> Paper:
 
 
 def distance(score: float, band: Sequence[float]) -> float:
-    """How far a score is outside a band: negative below it, 0 inside."""
+    """The distance of a score from a band: negative below it, 0 inside."""
     low, high = band
     return min(score - low, 0.0) + max(score - high, 0.0)
 
 
 def relative_error_cut(first: float, second: float) -> float | None:
-    """How much of the first score's error the second removes, in percent, as in Table 1; None if there is no error."""
+    """The share of the first score's error that the second removes, in percent, as in Table 1; None without errors."""
     return 100 * (second - first) / (100 - first) if first < 100 else None

@@ -64,7 +64,7 @@ class SweepState:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many runs there are in each state."""
+        """The number of runs in each state."""
         return {state: sum(run.state == state for run in self.runs) for state in STATES}
 
     @property

@@ -1,4 +1,4 @@
-"""What is made from the published records: results/tables.md, the SVG figures that it shows, and parts of README."""
+"""The files made from the published records: results/tables.md, the SVG figures that it shows, and parts of README."""
 
 import re
 import statistics

@@ -28,7 +28,7 @@ def grams(words: Sentence, kind: str = "") -> Iterator[str]:
 
 
 def of_texts(texts: Sequence[Sentence]) -> list[str]:
-    """What represents an example: the grams of its texts, and for two texts the words in both and in one of them."""
+    """The grams of an example: the grams of its texts, and for two texts the words in both and in one of them."""
     if len(texts) == 1:
         return list(grams(texts[0]))
     all_grams = [gram for number, words in enumerate(texts) for gram in grams(words, f"{number}: ")]
@@ -37,7 +37,7 @@ def of_texts(texts: Sequence[Sentence]) -> list[str]:
 
 
 def of_token(words: Sentence, place: int) -> list[str]:
-    """What represents a token: the word, its form and ending, and its neighbours."""
+    """The grams of a token: the word, its form and ending, and its neighbours."""
     word = words[place]
     before, after = (words[at].lower() if 0 <= at < len(words) else "" for at in (place - 1, place + 1))
     form = "".join("A" if letter.isupper() else "a" if letter.islower() else "0" for letter in word[:6])
@@ -135,7 +135,7 @@ class BagOfWords(Head):
         return list(zip(predictions, probabilities, strict=True))
 
     def _items(self, texts: Sequence[Sentence]) -> list[list[str]]:
-        """What is classified of an example: the whole, or each token."""
+        """The items of an example to classify: the whole, or each token."""
         return [of_token(texts[0], place) for place in range(len(texts[0]))] if self._tags else [of_texts(texts)]
 
     def _predicted(self, examples: Sequence[Sequence[Sentence]]) -> list[Any]:

@@ -32,7 +32,7 @@ TOKEN = re.compile(r"\(|\)|[^() \t]+")
 
 @dataclass
 class TreeReader:
-    r"""Which phrases of the trees become examples.
+    r"""Settings that say which phrases of the trees become examples.
 
     Attributes:
         train_phrases: whether every labelled phrase is a training example, or only whole sentences.

@@ -1,4 +1,4 @@
-"""What a benchmark task must provide, Task and Head, and what passes between them: sentences, batches, vectors.
+"""The interface of a benchmark task, Task and Head, and the types between them: sentences, batches, vectors.
 
 A `Task` reads examples, groups them into batches and scores predictions. Token features turn the sentences of a batch
 into vectors; tasks and heads do not depend on which features these are. A `Head` turns vectors into a loss or into
@@ -102,7 +102,7 @@ class Head(nn.Module, ABC):
         return [(prediction, []) for prediction in self.decode(features, batch)]
 
     def pairs(self, lengths: Sequence[int]) -> int:
-        """How many pairs of tokens `decode` compares at once in an example with texts of these lengths.
+        """The number of pairs of tokens that `decode` compares at once in an example with texts of these lengths.
 
         `tasks.predict` refuses a text for which the memory would not be enough. By default none: memory grows with the
         tokens alone.
@@ -215,7 +215,7 @@ class Task(ABC, Generic[Example, Settings]):
         return str(prediction)
 
     def example_fields(self, example: Example) -> dict[str, Any]:
-        """What a reader must see of an example, as the fields of a JSON object: its words, or each of its texts."""
+        """The readable fields of an example, for a JSON object: its words, or each of its texts."""
         texts = self.texts(example)
         if self.documents or len(texts) == 1:
             return {"tokens": list(chain.from_iterable(texts))}
@@ -240,7 +240,7 @@ class Task(ABC, Generic[Example, Settings]):
         return {"examples": len(examples), "sentences": len(sentences), "tokens": sum(map(len, sentences))}
 
     def label_counts(self, examples: Sequence[Example]) -> dict[str, int]:
-        """How often each label occurs, for warnings; empty if there are none, or many that are rare by nature."""
+        """The count of each label, for warnings; empty if there are none, or many that are rare by nature."""
         return {}
 
     def notes(self, examples: Sequence[Example]) -> dict[str, object]:
@@ -273,7 +273,7 @@ class Task(ABC, Generic[Example, Settings]):
 
     @abstractmethod
     def targets(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """What the head needs of these examples apart from their texts: `Batch.targets`."""
+        """The tensors of these examples, apart from their texts, that the head needs: `Batch.targets`."""
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """A batch of these examples."""

@@ -90,7 +90,7 @@ MOST = 128
 
 
 def in_blocks(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """What `compute` makes of each row; on a CPU block by block, the last one padded with zeros.
+    """The result of `compute` for each row; on a CPU block by block, the last one padded with zeros.
 
     Args:
         compute: a function that treats all rows alike: (rows, dim) -> (rows, other dim).

@@ -205,7 +205,7 @@ class Bilm(nn.Module):
         return outputs
 
     def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
-        """What the output layer reads in pretraining, (2 * steps * sentences, projection_dim), with gradients.
+        """The input of the output layer in pretraining, (2 * steps * sentences, projection_dim), with gradients.
 
         Args:
             vectors: see `lstm_layers`.

@@ -78,7 +78,7 @@ def explain_options(error: Exception) -> str | None:
 
 
 def _named(pattern: str, texts: Iterable[str]) -> str:
-    """What the group of a pattern matches in the first text that has it; empty if none has."""
+    """The match of a pattern's group in the first text that has one; empty if none has."""
     return next((match[1] for text in texts if (match := re.search(pattern, text))), "")
 
 

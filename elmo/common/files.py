@@ -73,7 +73,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def left_partials(folder: Path, pattern: str) -> list[Path]:
-    """What killed processes have left of files whose names fit a pattern; see `replacing`."""
+    """Partial files of killed processes whose names fit a pattern; see `replacing`."""
     partials = folder.glob(f"{pattern}.*.partial")
     return [path for path in partials if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
@@ -175,7 +175,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
 
 
 def places_of(path: Path, header: tuple[int, Sequence[str], str] | None, columns: Sequence[str]) -> list[int]:
-    """Where columns are in a table, by the first of its `raw_rows`."""
+    """The places of columns in a table, by the first of its `raw_rows`."""
     line, names, problem = header or (1, [], "")
     if problem:
         raise InputError(f"{path}, line {line}: {problem}")

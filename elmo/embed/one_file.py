@@ -74,7 +74,7 @@ class EmbedSettings:
     batch_size: int | None = None
 
     def of_line(self, layers: Values) -> Values:
-        """What is written of a line's layers: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
+        """The part of a line's layers to write: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
         if self.pool == "mean":  # zero without tokens
             layers = layers.sum(axis=1, keepdims=True) / np.float32(max(layers.shape[1], 1))
         return layers.astype(self.precision, copy=False)

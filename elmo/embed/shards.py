@@ -39,7 +39,7 @@ Row = dict[str, Any]  # as Ray Data passes it
 
 @dataclass(frozen=True)
 class ShardsJob:
-    """What all shards of a folder have in common.
+    """The settings that all shards of a folder share.
 
     Attributes:
         folder: where they go; on a disk that all workers share.
@@ -63,7 +63,7 @@ class ShardsJob:
         return self.folder / f"{name}{PARQUET}"
 
     def made_from(self, path: Path) -> dict[str, Any]:
-        """What decides the bits of the shard of a file; by the names of the options."""
+        """The settings that decide the bits of a shard, by the names of the options."""
         here = {"format": FORMAT, "weights": self.fingerprint, "device": self.device, "threads": self.threads}
         return here | asdict(self.settings) | {"sha256 of the input": sha256_of(path)}
 
@@ -281,7 +281,7 @@ def shards_on_ray(
 
 
 def room_for_workers(resources: Mapping[str, float], cpus: int, gpus: float) -> int:
-    """How many workers fit into the cluster; at least one, or an InputError."""
+    """The number of workers that fit into the cluster; at least one, or an InputError."""
     there = {kind: resources.get(kind, 0) for kind in ("CPU", "GPU")}
     room = min(int(there[kind] // need) for kind, need in (("CPU", cpus), ("GPU", gpus)) if need)
     if room < 1:

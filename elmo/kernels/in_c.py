@@ -38,7 +38,7 @@ Clips = tuple[float | None, float | None]
 """Bounds of the cell and of the projected state, None for no bound."""
 
 Saved = tuple[Tensor, Tensor]
-"""What a recurrence keeps for its backward pass: what steps take over, and what else it computed."""
+"""The tensors that a recurrence keeps for its backward pass: those that steps take over, and others."""
 
 
 class PackedSteps(Protocol):
@@ -157,7 +157,7 @@ class CompiledBilm:
         )
 
     def _window_table(self, characters: Tensor, convolution: nn.Conv1d) -> Panels:
-        """What each character adds to each filter at each place of a window, (width, characters, filters)."""
+        """The contribution of each character to each filter at each place of a window, (width, characters, filters)."""
         weight, bias = convolution.weight.detach(), cast(Tensor, convolution.bias).detach()
         missing = -len(weight) % (4 * self.lanes)
         # In double precision, rounded once: summing these has fewer rounding errors than the convolution.
@@ -229,7 +229,7 @@ class CompiledLoops:
     def forward(
         self, gates: Tensor, weight: Tensor, bias: Tensor | None, packing: PackedSteps, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+        """The last states, all states, and the tensors for the backward pass; overwrites `gates`."""
         states = gates.new_empty(len(gates), gates.shape[1], weight.shape[2])
         kept = torch.empty_like(states)
         if bias is not None:
@@ -299,7 +299,7 @@ def _check(tensor: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def _require_memory(failed: int, function: object, arguments: object) -> None:
-    """What ctypes calls with the result of a function."""
+    """Checks the result of a C function; ctypes calls this."""
     if failed:
         raise MemoryError("compiled code could not allocate memory; use smaller batches")
 

@@ -240,7 +240,7 @@ def _backward(
 def forward(
     gates: Tensor, weight: Tensor, bias: Tensor | None, packing: PackedSteps, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What a step takes over, the states, and what the backward pass needs; overwrites `gates`."""
+    """The last states, all states, and the tensors for the backward pass; overwrites `gates`."""
     states = gates.new_empty(len(gates), gates.shape[1], weight.shape[2])
     carried, kept = torch.empty_like(states) if bias is None else states, torch.empty_like(states)
     by_state = weight.transpose(1, 2).contiguous()

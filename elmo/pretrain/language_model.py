@@ -141,7 +141,7 @@ class LanguageModel(nn.Module):
     def hidden(
         self, batch: TokenBatch, spelled: Tensor, dtype: torch.dtype, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """What the output layer reads for each target of a batch, (targets, dim), and the targets, (targets,).
+        """The input of the output layer for each target of a batch, (targets, dim), and the targets, (targets,).
 
         Args:
             batch: to read.

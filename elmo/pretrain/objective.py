@@ -32,12 +32,12 @@ from elmo.pretrain.language_model import LanguageModel
 TOKENS_AT_ONCE = 16_384  # when text is measured
 
 Measured = dict[str, float]
-"""What was measured on a text: the objective's columns, then tokens (predictions of each column), unknown_rate (share
+"""Measured values of a text: the objective's columns, then tokens (predictions of each column), unknown_rate (share
 of words that were <UNK>) and vocabulary (words in the softmax)."""
 
 
 class Objective(ABC):
-    """What a run trains.
+    """An objective of pretraining.
 
     Attributes:
         title: of the model, for cards and messages.
@@ -59,13 +59,13 @@ class Objective(ABC):
 
     @abstractmethod
     def figures(self, measured: Measured) -> dict[str, str]:
-        """What is shown of a measured text, by headings."""
+        """The displayed values of a measured text, by headings."""
 
     @torch.no_grad()
     def measure(
         self, model: LanguageModel, text: Text, dtype: torch.dtype = torch.float32, meter: Meter | None = None
     ) -> Measured:
-        """What the objective says of a model and a text, on the model's device.
+        """Measures a model on a text, on the model's device.
 
         Args:
             model: of this objective.

@@ -26,7 +26,7 @@ from elmo.pretrain.train import RunFolder, precision, require_finite, train
 
 
 class Given(NamedTuple):
-    """What a run takes from another model: the model itself or None, the words it predicts, and a hash of both."""
+    """The start of a run from another model: the model itself or None, the words it predicts, and a hash of both."""
 
     model: LanguageModel | None
     vocabulary: list[str]

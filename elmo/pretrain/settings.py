@@ -149,7 +149,7 @@ def parameters_of(options: BilmOptions | GridOptions) -> int:
 
 @dataclass
 class Training:
-    """How to train.
+    """Settings of the training.
 
     Attributes:
         batch_tokens: positions in a step, padding included.
@@ -193,7 +193,7 @@ class Training:
 
 @dataclass
 class Export:
-    """What to write at the end.
+    """Settings of the export.
 
     Attributes:
         weights: precision of the biLM in export/NAME: float16, float32, or int8 with one scale per output row, half the

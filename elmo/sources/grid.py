@@ -86,7 +86,7 @@ class GridOptions:
 
     @property
     def n_stacks(self) -> int:
-        """How many stacks of blocks there are: two if joined, and two of LSTMs to read both sides."""
+        """The number of stacks of blocks: two if joined, and two of LSTMs to read both sides."""
         return 2 if self.objective == "joined" or (self.objective, self.network) == ("masked", "lstm") else 1
 
     @property
@@ -290,7 +290,7 @@ class GridLm(nn.Module):
             yield normed
 
     def _attended(self, read: Tensor, shapes: Shapes, rotations: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-        """What each position takes from its sentence, all heads next to each other, (rows, dim)."""
+        """The output of attention at each position, all heads next to each other, (rows, dim)."""
         outputs, start, causal = [], 0, self.options.objective != "masked"
         for (n, length), cos_sin in zip(shapes, rotations, strict=True):
             parts = read[start : start + n * length].view(n, length, 3, self.options.n_heads, -1)
@@ -302,7 +302,7 @@ class GridLm(nn.Module):
         return torch.cat(outputs)
 
     def hidden(self, vectors: Tensor, inputs: Tensor, places: Tensor, dropout: float) -> Tensor:
-        """What the output layer reads for each target in pretraining, (targets, output_dim), with gradients.
+        """The input of the output layer for each target in pretraining, (targets, output_dim), with gradients.
 
         Args:
             vectors: of the distinct words, (types, dim); their precision is that of all products.

@@ -44,7 +44,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "collections.defaultdict": lambda *_: {},
     "_codecs.encode": _bytes,
 }
-"""What a call of a function or class by its name in a pickle returns; any other call returns an `InertObject`."""
+"""The result of a call of a function or class by its name in a pickle; any other call returns an `InertObject`."""
 
 
 class _Reader(_Unpickler):
@@ -58,7 +58,7 @@ class _Reader(_Unpickler):
     dispatch[NEWOBJ[0]] = dispatch[REDUCE[0]]  # making an object is a call, too
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
-        """What is called in place of a function or class; torch itself finds its kinds of storages."""
+        """The substitute for a function or class; torch itself finds its kinds of storages."""
         name = f"{module}.{name}"
         return _CALLS.get(name) or (lambda *_: InertObject(name))
 
@@ -72,7 +72,7 @@ class _Reader(_Unpickler):
 
 
 class _InertPickle(ModuleType):
-    """What torch.load uses in place of the module pickle."""
+    """The substitute for the module pickle in torch.load."""
 
     Unpickler = _Reader
 

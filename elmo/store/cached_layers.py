@@ -34,7 +34,7 @@ HALF_OVERFLOWS = 65_520.0  # this and larger values round to infinity in float16
 
 @dataclass(frozen=True)
 class Located:
-    """Where the layers of some sentences are, looked up before they are needed.
+    """The places of the layers of some sentences, looked up before they are needed.
 
     Attributes:
         sentences: the sentences.

@@ -191,7 +191,7 @@ open_shelf = cache(Shelf)
 
 
 def starts_from(first: int, sentences: Sequence[Key]) -> dict[Key, int]:
-    """Where each sentence starts, when they follow each other from row `first` on."""
+    """The first row of each sentence, when they follow each other from row `first` on."""
     return dict(zip(sentences, accumulate(map(len, sentences), initial=first), strict=False))
 
 

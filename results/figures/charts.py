@@ -70,14 +70,14 @@ def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
 
 
 def training_examples(record: RunRecord) -> float | None:
-    """How many examples the run was trained on, if its record says so."""
+    """The number of examples the run was trained on, if its record has it."""
     counts = mapping_of(record.data.get("train"))
     return next((number for name in COUNTS if (number := _number(counts.get(name)))), None)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How soon a run of the second arm is as good on dev as the best epoch of the first arm's run of the same seed.
+    """The epoch in which a run of the second arm is as good on dev as the best of the first arm's run of the seed.
 
     Attributes:
         best: The first arm's best epoch.

@@ -49,7 +49,7 @@ SPARE_LOOKS: Sequence[tuple[str, Shape]] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What all marks may have: opacity, and a tooltip."""
+    """The options of all marks: opacity, and a tooltip."""
 
     opacity: float = 1.0
     title: str = ""
@@ -275,7 +275,7 @@ def fitted(text: str, width: float, size: float = 12.0) -> str:
 
 
 def legend(arms: Iterable[tuple[Arm, str]], width: float = WIDTH) -> list[Mark]:
-    """What the looks of marks mean, on as many lines as they need.
+    """The legend of marks, on as many lines as they need.
 
     Args:
         arms: Looks and their titles, each as a "dot", as a "hollow" one, or with the line of its "interval".

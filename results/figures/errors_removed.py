@@ -131,7 +131,7 @@ def errors_removed(
 
 
 def _comparison(panel: Row, arms: drawing.Arms, compared: tuple[str, str]) -> _Comparison | None:
-    """What is drawn of a panel; None if it does not have both arms, or no errors to remove."""
+    """The drawing of a panel; None if it does not have both arms, or no errors to remove."""
     row, pair, share = panel, panel.pair, panel.error_cut
     if pair is None or share is None:
         return None
@@ -160,7 +160,7 @@ def _comparison(panel: Row, arms: drawing.Arms, compared: tuple[str, str]) -> _C
 
 
 def _finding(lanes: Sequence[_Comparison]) -> str:
-    """What the intervals show, in a sentence."""
+    """The message of the intervals, in a sentence."""
     name, size = lanes[0].main.arm.title, len(lanes)
     better = [lane for lane in lanes if lane.sign > 0]
     apart = [lane for lane in better if lane.shortened]
@@ -273,7 +273,7 @@ def _lane(lane: _Comparison, layout: _Layout, scale: drawing.Scale, top: float) 
 
 @dataclass(frozen=True)
 class _Cell:
-    """What an arm removes from one task's errors, in percent.
+    """The share of one task's errors that an arm removes, in percent.
 
     Attributes:
         ours: By our runs; None if there are none.

@@ -136,7 +136,7 @@ def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredR
 
 
 def all_folds(count: int) -> str:
-    """What to type for runs on all folds of a dataset."""
+    """The override for runs on all folds of a dataset."""
     return f"{FOLD}={','.join(map(str, range(count)))}"
 
 
@@ -189,7 +189,7 @@ def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:
 
 
 def _all_but_fold(record: RunRecord) -> str:
-    """What must be equal in runs that are joined: all but the seed, the fold and the content of its files."""
+    """The parts that must be equal in runs that are joined: all but the seed, the fold and the content of its files."""
     parts = without_seed(record.hashed)
     identity = parts["identity"]
     assert isinstance(identity, Mapping)

@@ -47,7 +47,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Confidence:
-    """How certain a run is of its predictions for a split, and whether they are right.
+    """The confidence of a run in each prediction for a split, and whether it is right.
 
     Attributes:
         split: "dev" or "test".
@@ -175,7 +175,7 @@ def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
 
 
 def read_confidences(path: Path, fingerprint: str) -> list[Confidence] | None:
-    """How certain a run is of its predictions, by split; arguments, None and errors as for `read_predictions`."""
+    """The confidences of a run in its predictions, by split; arguments, None and errors as for `read_predictions`."""
     return _read_lines(Confidence, path, fingerprint)
 
 
@@ -207,7 +207,7 @@ class GroupsUnreadable(ValueError):  # noqa: N818 - reads as what it is
 
 @dataclass(frozen=True)
 class KnownExamples:
-    """What is known about a test set.
+    """The known facts about a test set.
 
     Attributes:
         task: The task.
@@ -280,7 +280,7 @@ def reads_otherwise(identity: Identity) -> bool:
 
 
 def groups_above(record: Path, task: str, hashes: Mapping[str, object]) -> KnownExamples | None:
-    """What is known about the test set of a run; None without a file in a folder above its record.
+    """The known facts about the test set of a run; None without a file in a folder above its record.
 
     Kinds that depend on other training files are left out.
 

@@ -34,7 +34,7 @@ def is_name(part: str, given: str, anywhere: bool = False) -> bool:
 
 
 def without_folder(part: str, given: str, anywhere: bool = False) -> str:
-    """How a record names the weights or vectors of a part of features.
+    """The name in a record of the weights or vectors of a part of features.
 
     A path that ends like a name gets a "./", so that a user's biLM in a folder called small is not confused with the
     shipped one.
@@ -56,7 +56,7 @@ def last_of_path(value: object) -> object:
 
 
 def recorded(key: str, typed: str) -> str:
-    """What a record has for a setting that was typed, such as the path of weights."""
+    """The value in a record of a setting that was typed, such as the path of weights."""
     for part, name in BY_NAME_OR_PATH:
         if key == f"features.{part}.{name}":
             return without_folder(part, typed)

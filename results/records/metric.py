@@ -32,7 +32,7 @@ class Metric:
         terms: The score is the mean of the terms. A term is one ratio, or two, such as precision and recall, of which
             it is the harmonic mean.
         unit: The column that numbers what intervals leave out at a time, such as documents; if empty, single examples.
-        title: The name for people; if empty, the metric's key.
+        title: The displayed name; if empty, the metric's key.
     """
 
     terms: Sequence[Sequence[Ratio]]
@@ -86,7 +86,7 @@ class Grouping:
     """Kinds of test examples, such as short and long ones.
 
     Attributes:
-        labels: The kinds, for people, in the order of tables.
+        labels: The displayed kinds, in the order of tables.
         of: For each test example the number of its label; None for one that belongs to no kind.
         from_train: Whether they depend on the training examples, too.
     """

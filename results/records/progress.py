@@ -1,4 +1,4 @@
-"""What a sweep leaves before its records: the list of its runs, and the lock of each run with its progress.
+"""The files of a sweep before its records: the list of its runs, and the lock of each run with its progress.
 
 The lock is flock(2), by the filelock package: the kernel releases it when the process ends, also after kill -9. The
 file's content is for people and for `python -m results.status`; a file that no process has locked means nothing.

@@ -231,7 +231,7 @@ class RunRecord:
 
     @property
     def warnings(self) -> list[str]:
-        """What the parts of the features declare about their sources, such as test data that they were trained on."""
+        """The warnings of the features about their sources, such as test data that they were trained on."""
         parts = self.settings("features")
         every = [*parts.values(), *mapping_of(parts.get("frozen")).values()]
         texts = [mapping_of(part).get("warning") for part in every]
@@ -239,7 +239,7 @@ class RunRecord:
 
     @property
     def data_warnings(self) -> list[str]:
-        """What the run found wrong with its data: counts, texts in two splits, labels."""
+        """The warnings of the run about its data: counts, texts in two splits, labels."""
         by_split = [mapping_of(split).get("warnings") for split in self.data.values()]
         return [text for texts in by_split if isinstance(texts, list) for text in texts if isinstance(text, str)]
 

@@ -144,7 +144,7 @@ def _words(*panels: Row) -> str:
 
 
 def _lead(about: PageInfo) -> str:
-    """How many runs there are, how long they took, and of which commit they are."""
+    """A summary of the runs: their number, time and commits."""
     records = [item.record for item in about.records]
     finished, failed = (sum(record.status == status for record in records) for status in ("finished", "failed"))
     parts = [f"{finished} finished of {_counted(len(records))}"] + [f"{failed} failed"] * bool(failed)
@@ -160,7 +160,7 @@ def _counted(runs: int) -> str:
 
 
 def _answer(figures: Sequence[Figure]) -> str:
-    """What the main figures show, each in a sentence above the form of it that fits the screen."""
+    """The messages of the main figures, each in a sentence above the form of it that fits the screen."""
     shown, captions = "", set[str]()
     for figure in figures:
         caption = "" if figure.caption in captions else figure.caption
@@ -289,7 +289,7 @@ def _failures(failed: Sequence[RecordFile]) -> str:
 
 
 def _findings(findings: Sequence[Finding]) -> str:
-    """What else is wrong or missing, by kind; failed runs are shown as cards."""
+    """Other faults and gaps, by kind; failed runs are shown as cards."""
     shown = ""
     for kind, (title, _, _) in KINDS.items():
         of_kind = [finding for finding in findings if finding.kind == kind != "failed"]

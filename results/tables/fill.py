@@ -55,7 +55,7 @@ PARTIAL = ("limit", "train_fraction")  # settings under which the paper's number
 
 @dataclass(frozen=True)
 class Selection:
-    """What to show of all records.
+    """The choice of what to show of all records.
 
     Attributes:
         data: Only these data sets; all if empty.
@@ -477,7 +477,7 @@ def _own_scores(row: Row, groups: Sequence[Group]) -> names.PaperScore:
 def _missing(
     experiment: Experiment, filled: Sequence[tuple[Cell, Sequence[RecordFile]]], where: Sequence[str]
 ) -> list[Finding]:
-    """How many cells are empty or lack seeds, and the command that fills them; none if there are none."""
+    """The number of cells that are empty or lack seeds, and the command that fills them; none if there are none."""
     cells: dict[tuple[object, ...], list[list[RunRecord]]] = defaultdict(list)
     for cell, items in filled:
         if not cell.row.published_only:

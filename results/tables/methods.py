@@ -12,7 +12,7 @@ TRAINER = {"optimizer": "{}", "lr": "learning rate {}", "batch_size": "batches o
 
 
 def methods_of(table: Table) -> str:
-    """What was run, on what, how and where, in LaTeX; empty if nothing was run."""
+    """The methods paragraph in LaTeX: runs, data, recipe, machine; empty without runs."""
     rows = [row for row in [*table.rows, *table.others] if row.groups]
     runs = [run for row in rows for group in row.groups for run in group.runs]
     groups = [(arm, [group.runs[0] for row in rows if (group := row.group(arm))]) for arm in table.arms]
@@ -48,7 +48,7 @@ def _row(row: Row) -> str:
 
 
 def _vectors(run: RunRecord) -> str:
-    """What the vectors of an arm are."""
+    """The description of an arm's vectors."""
     words, weights = run.settings("features").get("words"), run.weights
     vectors = [f"vectors {words['vectors']}"] if isinstance(words, dict) and words.get("vectors") else []
     bilm = [f"biLM {weights['name']} (sha256 {str(weights['sha256'])[:7]})"] if weights else []

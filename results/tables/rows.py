@@ -103,7 +103,7 @@ class Group:
 
     @property
     def warnings(self) -> list[str]:
-        """What its features declare about their sources, each text once."""
+        """The warnings of its features about their sources, each text once."""
         return list(dict.fromkeys(text for record in self.runs for text in record.warnings))
 
     @property
@@ -176,12 +176,12 @@ class Row:
 
     @property
     def task_title(self) -> str:
-        """The name for people of the task on the data."""
+        """The displayed name of the task on the data."""
         return names.task_title(self.data, self.task, self.record)
 
     @property
     def settings_title(self) -> str:
-        """The settings for people, those of the title included."""
+        """The displayed settings, those of the title included."""
         return names.settings_title({**self.shown_names, **self.settings})
 
     @property
@@ -193,7 +193,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Task, data and settings, for people."""
+        """The displayed task, data and settings."""
         parts = (
             [self.name, names.settings_title(self.settings)] if self.name else [self.task_title, self.settings_title]
         )
@@ -211,7 +211,7 @@ class Row:
         return self.spec.metric or (self.groups[0].metric if self.groups else printed)
 
     def metric_title(self, metric: str = "") -> str:
-        """The name for people of a metric, by default that of its scores."""
+        """The displayed name of a metric, by default that of its scores."""
         return names.metric_title(metric or self.metric, self.record)
 
     def group(self, arm: str) -> Group | None:
@@ -314,7 +314,7 @@ class Table:
 
     @cached_property
     def titles(self) -> dict[str, str]:
-        """The arms' names for people: those in the file, or those of their features if an arm is named like these."""
+        """The displayed names of the arms: those in the file, or of their features if an arm is named like these."""
         titles = arm_titles(self.experiment.arms, [group for row in [*self.rows, *self.others] for group in row.groups])
         main = [group for row in self.rows if not row.settings for group in row.groups]
         return {**titles, **arm_titles({group.features for group in main}, main), **self.experiment.titles}
@@ -349,7 +349,7 @@ def as_stem(name: str) -> str:
 
 
 def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
-    """Arm -> its name for people, with a size if all of these groups have the same."""
+    """Arm -> its displayed name, with a size if all of these groups have the same."""
     named = {arm: [group.records[0] for group in groups if group.features == arm] for arm in arms}
     return {
         arm: names.common_title(arm, (run for run in records if run.identity.features == arm.partition(" ")[0]))
@@ -401,7 +401,7 @@ def is_partial(record: RunRecord) -> bool:
 
 
 def comparable_parts(record: RunRecord) -> Parts:
-    """What must be equal in runs of one mean: all that the fingerprint covers but the seed, all settings, the metric.
+    """The equal parts of runs of one mean: all that the fingerprint covers but the seed, all settings, the metric.
 
     Vectors to which `trainings` in names.toml gives the same name count as equal, and so do controls that are drawn by
     the seed.
@@ -443,7 +443,7 @@ def lenders_of(groups: Iterable[Group]) -> list[Lender]:
 
 
 def _alike(group: Group) -> tuple[object, ...]:
-    """What must be equal in groups whose scores may deviate alike."""
+    """The parts that must be equal in groups whose scores may deviate alike."""
     first = group.records[0]
     return group.metric, group.recipe, first.limit, train_fraction(first), first.judged
 
@@ -580,7 +580,7 @@ def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -
     Args:
         row: The row.
         wanted: Settings in which its arms differ on purpose.
-        titles: Arm -> its name for people, where it is not that of its features.
+        titles: Arm -> its displayed name, where it is not that of its features.
     """
     # of texts that differ in numbers alone, as those of folds, the first
     data: dict[str, str] = {}

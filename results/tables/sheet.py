@@ -318,7 +318,7 @@ def marks_in(table: Table, sheets: Sequence[Sheet]) -> list[str]:
 
 
 def explanations(table: Table) -> list[str]:
-    """What explains the numbers of a table."""
+    """The explanations of the numbers of a table."""
     experiment, rows = table.experiment, [*table.rows, *table.others]
     lines = [*arms_note(table.main_arms, rows), *filter(None, [experiment.note])]
     lines += [f"needed first: {need}" for need in experiment.needs]
@@ -343,7 +343,7 @@ def explanations(table: Table) -> list[str]:
 
 
 def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """The settings of the two main arms, for people; empty if none of these rows is on a full data set.
+    """The displayed settings of the two main arms; empty if none of these rows is on a full data set.
 
     Args:
         main_arms: These settings.
@@ -362,7 +362,7 @@ def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
 
 
 def trials_text(experiment: Experiment) -> str:
-    """How many settings were tried on dev before, by task and arm."""
+    """The number of settings that were tried on dev before, by task and arm."""
     tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
     for cell in load_experiment(experiment.trials).cells:
         tried[names.task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))

@@ -137,7 +137,7 @@ def _html_cell(header: str, cell: str) -> str:
     return f'<td data-label="{header}"{order}><span>{text}</span></td>'
 
 
-# Formats for people, of tables and the text below them.
+# Formats to read, of tables and the text below them.
 LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
     "text": as_text,
     "md": as_markdown,
@@ -195,7 +195,7 @@ def csv_cell(cell: object) -> object:
 
 
 def _names(row: Row) -> dict[str, object]:
-    """What a row of the table is, for programs."""
+    """The identity of a row of the table, for programs."""
     return {"row": row.title, "data": row.data, "task": row.task, "metric": row.metric, "split": row.spec.split}
 
 

@@ -94,7 +94,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def tuned_arm(text: Path, runs_dir: Path) -> list[str]:
-    """What chooses the biLM that is tuned on a text, here or in an earlier command.
+    """The overrides that choose the biLM tuned on a text, here or in an earlier command.
 
     Raises:
         InputError: there is no text, or tuning failed.

@@ -31,7 +31,7 @@ CHANCE = 2.5  # standard errors above chance that the best of four arms must rea
 
 @dataclass(frozen=True)
 class OwnAnswer:
-    """What a comparison found: a sentence, the same with a table, a figure, and the mean test score of each arm."""
+    """The answer of a comparison: a sentence, the same with a table, a figure, and the mean test score of each arm."""
 
     sentence: str
     text: str
@@ -65,7 +65,7 @@ def _over(row: Row, base: str, arm: str) -> str:
 
 
 def _sentence(plan: Plan, row: Row, scores: Mapping[str, float], milliseconds: float) -> str:
-    """What the intervals show."""
+    """The conclusion from the intervals."""
     (units, unit), best = UNITS[plan.data.task], max(scores.values())
     on = f"On these {len(plan.data.rows):,} {units}"
     level, error, what = chance(plan)

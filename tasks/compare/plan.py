@@ -38,7 +38,7 @@ READERS = {"classify": ("text", "label"), "pairs": ("first", "second", "label"),
 
 @dataclass(frozen=True)
 class Plan:
-    """What a comparison runs.
+    """The runs of a comparison.
 
     Attributes:
         name: of the dataset; it has a hash of the content, so that changed data are other data.
@@ -69,7 +69,7 @@ class Plan:
         return len(self.arms) * len(self.seeds) * (self.folds or 1)
 
     def overrides(self, kind: str = "") -> list[str]:
-        """What all runs set; of kind "-export" for the data of a predictor to take away."""
+        """The overrides of all runs; of kind "-export" for the data of a predictor to take away."""
         task = self.data.task
         batch, epochs, rate, width = next(size for most, size in SIZES[task].items() if len(self.data.rows) <= most)
         places = [f"data={quoted(self.folder / f'{self.name}{kind}.yaml')}", f"data_dir={quoted(self.folder / 'data')}"]

@@ -54,7 +54,7 @@ class OwnExample:
 
 @dataclass
 class OwnData:
-    """What was read.
+    """The examples that were read.
 
     Attributes:
         task: the task that a comparison runs: classify, pairs or ner.

@@ -258,7 +258,7 @@ class DataSource:
         return _listed([str(path) for path in self._paths(split) if not path.is_file()], MOST_NAMED)
 
     def _missing(self, split: Split, nor: str = "") -> InputError:
-        """What to raise for a split that is not there: it and those after it, and what to do."""
+        """The error for a split that is not there: it and those after it, and what to do."""
         later = SPLITS[SPLITS.index(split) + 1 :]
         further = "".join(f"; the {other} split needs {it}" for other in later if (it := self._absent(other)))
         absent = self._absent(split) or "a file in data.splits"
@@ -350,7 +350,7 @@ def _unreachable() -> str:
 
 
 def common_labels(labels: Iterable[str], ours: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str | None]:
-    """What each label of a dataset counts as together with another dataset; None for a label without counterpart.
+    """The label that each label of a dataset counts as, together with another dataset; None without counterpart.
 
     Args:
         labels: the labels.

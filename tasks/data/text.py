@@ -156,7 +156,7 @@ def may_follow_in_iob2(first: str, second: str) -> bool:
 def parsed_lines(
     lines: Iterable[str], path: Path, remedy: str, parse: Callable[[str, str], Parsed]
 ) -> Iterator[Parsed]:
-    """What `parse` makes of each line of a file, given the line's name, FILE:NUMBER, and text.
+    """The result of `parse` for each line of a file, given the line's name, FILE:NUMBER, and text.
 
     Raises:
         InputError: `parse` raised a ValueError; file, line and remedy are added to its message.
@@ -187,7 +187,7 @@ def json_object(line: str) -> dict[str, Any]:
 def parsed_rows(
     rows: Iterable[Mapping[str, Any]], split: str, parse: Callable[[str, Mapping[str, Any]], Parsed]
 ) -> Iterator[Parsed]:
-    """What `parse` makes of each row of the hub, given the row's name, SPLIT:NUMBER, and its columns.
+    """The result of `parse` for each row of the hub, given the row's name, SPLIT:NUMBER, and its columns.
 
     Raises:
         InputError: `parse` raised a ValueError; the row and a remedy are added to its message.
@@ -306,7 +306,7 @@ class _Line(NamedTuple):
     cells: list[str]
 
     def malformed(self, expected: str, remedy: str = REMEDY) -> InputError:
-        """What to raise for this line."""
+        """The error for this line."""
         return InputError(f"{self.path}, line {self.number}: expected {expected}: {excerpt(self.text)}. {remedy}")
 
 
@@ -505,7 +505,7 @@ def _walk(plain: str, position: int, word: str) -> int | None:
 def raw_items(
     path: Path, kind: str, columns: Sequence[str]
 ) -> Iterator[tuple[int, str | dict[str, str], Sequence[str], str]]:
-    """What a file asks to predict: lines, or rows of a table.
+    """The lines of a file to predict, or rows of a table.
 
     Each is its line number (of a row the last one), the line or the row's texts by column, all cells of a row, as many
     as the header has, and what is wrong with it, if something is.
@@ -534,7 +534,7 @@ def raw_items(
 
 
 def _undecoded(text: str) -> str:
-    """What is wrong with the bytes of a text."""
+    """The fault in the bytes of a text."""
     return "expected UTF-8 text, found other bytes. Convert them" if UNDECODED.search(text) else ""
 
 

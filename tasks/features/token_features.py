@@ -63,7 +63,7 @@ WARNINGS = {
 
 @dataclass
 class TuningConfig:
-    """How a source is tuned. Its layers are groups of parameters; the head and the mixes keep the trainer's rate.
+    """Settings of tuning a source. Its layers are groups of parameters; the head and the mixes keep the trainer's rate.
 
     Attributes:
         lr: the highest learning rate of the top layer; the default is for Adam, and too low for Adadelta.
@@ -108,7 +108,7 @@ class TunedGroup:
 
 @dataclass
 class FrozenConfig(ABC):
-    """What all frozen layers have: their mixes, see `elmo.Elmo`, and their precision.
+    """Settings of all frozen layers: their mixes, see `elmo.Elmo`, and their precision.
 
     Attributes:
         places: where they enter: some of input, hidden and output, as far as the task's head offers them.
@@ -335,7 +335,7 @@ class SourceConfig(FrozenConfig):
 
 @dataclass
 class StoreConfig:
-    """Where frozen layers are stored between runs; no setting here changes a score.
+    """Settings of the store of frozen layers between runs; no setting here changes a score.
 
     Attributes:
         path: the folder; null for no store.
@@ -458,7 +458,7 @@ class FrozenLayers(Elmo, FeaturePart):
         self.by_sentence = config.by_sentence
 
     def read(self, texts: Iterable[Sentence]) -> list[list[Sentence]]:
-        """What the source reads of each text: its sentences with `by_sentence`, or the whole."""
+        """The sentences of each text for the source: its sentences with `by_sentence`, or the whole."""
         return [_sentences_of(tuple(text)) if self.by_sentence else [text] for text in texts]
 
     def prepare(self, sentences: Iterable[Sentence], reporter: Reporter | None) -> int:
@@ -466,7 +466,7 @@ class FrozenLayers(Elmo, FeaturePart):
         return self.source.prepare(chain.from_iterable(self.read(sentences)), reporter)
 
     def locate(self, sentences: Sequence[Sentence]) -> Located:
-        """Where the layers of a padded batch are; a store starts to read those that it has."""
+        """The places of a padded batch's layers; a store starts to read those that it has."""
         read = self.read(sentences)
         return self.source.locate(list(chain.from_iterable(read)), list(map(len, read)))
 

@@ -226,7 +226,7 @@ class WordVectors(FeaturePart):
         return table
 
     def coverage(self, sentences: Iterable[Sentence]) -> dict[str, int] | None:
-        """How many distinct words these sentences have, and how many of them have a pretrained vector.
+        """The number of distinct words of these sentences, and of those with a pretrained vector.
 
         Counts words that were added before; None where there are no pretrained vectors.
         """

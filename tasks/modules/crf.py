@@ -148,7 +148,7 @@ class LogLikelihood(torch.autograd.Function):
 
 
 class TagRules(nn.Module):
-    """What a tag scheme allows, as scores: 0 if it is allowed, else minus infinity.
+    """Scores of the transitions of a tag scheme: 0 if it is allowed, else minus infinity.
 
     Args:
         tags: the tags in their order.

@@ -37,7 +37,7 @@ def loops_for(x: Tensor) -> Loops:
 
 
 def kernels_for(device: torch.device) -> str:
-    """What computes recurrences on a device, of heads and of the biLM: "C", "Triton", "torch", or two of them."""
+    """The code for recurrences on a device, of heads and of the biLM: "C", "Triton", "torch", or two of them."""
     x = torch.empty(0, device=device)
     fast = "Triton" if device.type == "cuda" else "C"
     in_torch = loops_for(x) is recurrence_in_torch, bilm_in_c(x) is None and pointwise(device) is pointwise_in_torch

@@ -19,7 +19,7 @@ from torch import Tensor
 from elmo.common.device import upload
 
 Saved = tuple[Tensor, Tensor]
-"""What `backward` reads of `forward`: what steps take over, and `kept`."""
+"""The tensors that `backward` reads of `forward`: those that steps take over, and `kept`."""
 
 
 @dataclass(frozen=True)

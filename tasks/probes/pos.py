@@ -91,7 +91,7 @@ def drawn_tags(labels: tuple[str, ...], draw: int) -> Callable[[str], str]:
 
 
 def tag_counts(labels: Sequence[str]) -> dict[str, int]:
-    """How many tokens of training have each tag, from labels such as `812 NN`."""
+    """The number of training tokens with each tag, from labels such as `812 NN`."""
     return {tag: int(count) for count, tag in (label.split(maxsplit=1) for label in labels)}
 
 

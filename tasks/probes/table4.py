@@ -78,7 +78,7 @@ class WordUses:
         return next((labels[j] for j in self.neighbours[use] if labels[j]), "")
 
     def right(self, labels: Sequence[str]) -> int:
-        """How many uses with a label have a nearest such use of the same."""
+        """The number of labelled uses whose nearest labelled use has the same label."""
         return sum(label == self.nearest_label(i, labels) for i, label in enumerate(labels) if label)
 
     def shown(self, use: int) -> str:
@@ -88,7 +88,7 @@ class WordUses:
 
 
 def by_chance(labels: Sequence[str]) -> float:
-    """How many uses with a label would be right on average if the nearest such use were drawn at random."""
+    """The expected number of `right` if the nearest labelled use were drawn at random."""
     counts = Counter(filter(None, labels))
     return sum(count * (count - 1) for count in counts.values()) / max(counts.total() - 1, 1)
 
@@ -159,7 +159,7 @@ def table(of: WordUses, static: Sequence[str]) -> str:
 
 
 def summary(of: WordUses) -> str:
-    """How often the nearest use has the same sense and, if uses differ in it, the same part of speech."""
+    """A sentence: how often the nearest use has the same sense and, if uses differ in it, the same part of speech."""
     senses, parts = of.senses, of.parts_of_speech
     known = len(list(filter(None, senses)))
     text = (

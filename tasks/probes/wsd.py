@@ -198,7 +198,7 @@ def _sentence(name: str, path: Path, tagged: Sequence[TaggedToken]) -> SenseSent
 
 @dataclass
 class WsdSettings:
-    """How senses are found.
+    """Settings of the search for senses.
 
     Attributes:
         answer: nearest chooses the nearest sense, and backs off for a lemma that training does not have; first is the

@@ -134,7 +134,7 @@ class Run(RunSettings):
 
     @cached_property
     def fingerprinted(self) -> dict[str, Any]:
-        """What else than the name can change a score, with hashes of data, vectors and weights; as in the record."""
+        """Settings beside the name that can change a score, with hashes of data, vectors and weights, as recorded."""
         for further in self.further.values():  # not part of it, but read before training, too
             further.fingerprint()
         return {

@@ -59,7 +59,7 @@ LEAST_COVERAGE = 0.5  # warn if a smaller share of a split's words has a pretrai
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
         status: "skipped" if it was done before, "elsewhere" if another process works on it, "failed before" if it

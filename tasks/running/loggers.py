@@ -95,7 +95,7 @@ class _OnTensorboard:
 
 
 def advice(config: LoggerConfig, runs_dir: Path) -> str:
-    """What to do with the files that the loggers of runs have left; empty if there are none."""
+    """The commands for files that loggers of runs have left; empty if there are none."""
     if config.name == "wandb" and config.mode == "offline":
         folder = shlex.quote(str(runs_dir / WANDB_FOLDER / "wandb"))
         return f"To send the runs to Weights & Biases: wandb sync {folder}/offline-run-*"

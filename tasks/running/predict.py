@@ -351,7 +351,7 @@ class LoadedModel:
         self.model.features.meet(chain.from_iterable(map(self.task.texts, examples)), self._reporter)
 
     def fields(self, asked: Asked) -> dict[str, Any]:
-        """What was predicted as the fields of a JSON object."""
+        """The prediction as the fields of a JSON object."""
         if asked.error:
             return {"id": asked.id, "error": asked.error}
         shares = [round(share, DIGITS) for share in asked.probabilities]
@@ -360,7 +360,7 @@ class LoadedModel:
         return {"id": asked.id, **self.task.prediction_fields(asked.example, asked.prediction), **known}
 
     def line(self, asked: Asked, output: str) -> str:
-        """What was predicted as text, empty if nothing was, as a JSON object in a line, or as a row of a table."""
+        """The prediction as text, empty if there is none, as a JSON object in a line, or as a row of a table."""
         if output == "csv":
             text = "" if asked.error else self.task.prediction_text(asked.example, asked.prediction).rstrip("\n")
             shares: list[object] = [round(share, DIGITS) for share in asked.probabilities] or [""] * len(
@@ -435,7 +435,7 @@ def predictor(config: Run, model: TaskModel, device: torch.device) -> LoadedMode
 
 
 def _asked(model: LoadedModel, source: Path, kind: str, scored: bool) -> Iterator[Asked]:
-    """What a file, or standard input, asks."""
+    """The questions of a file, or of standard input."""
     if kind == "data":
         yield from (Asked(example.id, example.id, example) for example in model.read(source, scored))
         return

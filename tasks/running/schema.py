@@ -53,7 +53,7 @@ OWN_FILES = {
 
 @dataclass
 class LoggerConfig:
-    """Where a run is logged in addition to its record; conf/logger/ has the choices."""
+    """Settings of logging in addition to the record; conf/logger/ has the choices."""
 
     name: Annotated[str, partial(checks.one_of, ("none", "wandb", "tensorboard"))] = "none"
     mode: Annotated[str, partial(checks.one_of, ("online", "offline", "disabled"))] = "online"

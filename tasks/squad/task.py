@@ -48,7 +48,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 @dataclass
 class SquadReader:
-    """Which questions each split has.
+    """Settings that say which questions each split has.
 
     Attributes:
         select_on: the dev split. `files`: each split is all of its files. `train_articles`: dev is a share of the
@@ -209,7 +209,7 @@ def _example(row: _Question, passage: Passage, where: str, answered: bool) -> Sq
 
 
 def _begins(answer: _Answer, context: str, where: str) -> list[int]:
-    """Where an answer begins: at its `answer_start`, or at each occurrence if there are several."""
+    """The starts of an answer: at its `answer_start`, or at each occurrence if there are several."""
     begin, text = answer.answer_start, answer.text
     there = context[max(begin, 0) : max(begin, 0) + len(text)]
     if not text.strip() or begin < 0 or there != text:

@@ -89,7 +89,7 @@ def end_kept_workers() -> None:
 
 
 def explain_launcher(error: Exception) -> str | None:
-    """What was wrong and what to do about it; None for an error that has nothing to do with a launcher."""
+    """The fault and the remedy; None for an error that has nothing to do with a launcher."""
     missing = _missing(error)
     if missing is not None:
         extra = LAUNCHER_EXTRAS[missing]
@@ -118,7 +118,7 @@ def explain_launcher(error: Exception) -> str | None:
 
 
 def explain_stop(launcher: str) -> str:
-    """What Ctrl-C has stopped, by the class of the launcher, and what to do next."""
+    """A sentence on what Ctrl-C has stopped, by the class of the launcher, and what to do next."""
     if launcher.endswith(".SlurmLauncher"):
         return (
             "stopped waiting; SLURM still runs what is in its queue. python -m results.status shows them, "

@@ -172,7 +172,7 @@ def _config_dir(config: DictConfig) -> list[str]:
 
 @dataclass(frozen=True)
 class Needs:
-    """What runs need and do not find.
+    """The needs of runs that are not met.
 
     Attributes:
         missing: why -> the overrides of the runs that lack it.
@@ -233,7 +233,7 @@ class _Files(NamedTuple):
 
 
 def _looks(run: Run, here: bool, download: bool) -> Iterator[tuple[Hashable, Callable[[], object]]]:
-    """How to look for each thing that a run needs, by what is looked for."""
+    """The look-ups of what a run needs, by what is looked for."""
     data, features = run.data, run.features
     # Readers differ, and folds in their files; the rest is the same for all runs on the files of a dataset.
     whole = repr((data.name, data.documents, data.shipped, data.hub, None if data.folds else data.splits))

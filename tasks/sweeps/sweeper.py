@@ -59,7 +59,7 @@ TITLE_WIDTH = 30  # so that the scores of most runs are aligned
 
 @dataclass
 class SweepJob:
-    """What a launcher calls for each run: does the run, and prints a line when it has finished.
+    """The function that a launcher calls for each run: does the run, and prints a line when it has finished.
 
     Launchers send a copy of it to other processes. On this machine the line says how many runs are done, and about how
     long the others will take. On a cluster it is in a log file.
@@ -84,7 +84,7 @@ class SweepJob:
         return ended
 
     def runs_ended(self) -> int:
-        """How many runs of this sweep have written a record so far."""
+        """The number of runs of this sweep that have written a record."""
         return sum(_written(path) != before for path, before in self.to_do.items())
 
     def _progress(self) -> str:
@@ -199,7 +199,7 @@ def register() -> None:
 
 
 def where_to_look(config: DictConfig) -> str:
-    """Where runs on a cluster print to, and how to follow them."""
+    """The files that runs on a cluster print to, and the command to follow them."""
     launcher = config.hydra.launcher
     logs = ""
     if "submitit_folder" in launcher:
@@ -269,7 +269,7 @@ def print_models(arms: Mapping[Path, Path]) -> None:
 
 
 def end_line(overrides: str, ended: Ended) -> str:
-    """How a run ended, in one line; empty for one that was done before."""
+    """The end of a run in one line; empty for one that was done before."""
     if ended.failed:
         return shortened(f"{overrides}  {ended.status}: {' '.join(ended.text.splitlines())}")
     if ended.status == "finished":
@@ -278,7 +278,7 @@ def end_line(overrides: str, ended: Ended) -> str:
 
 
 def not_in_table(config: DictConfig, sweep: Composed) -> str:
-    """What to say if the table of an experiment will not find all of its runs; empty if it will."""
+    """A warning if the table of an experiment will not find all of its runs; empty if it will."""
     made = [(cell, sweep.runs.get(" ".join(cell.overrides))) for cell in cells_in(config)]
     lost = [(cell, run) for cell, run in made if run is not None and not cell.is_run(run.identity, run.resolved)]
     if not lost:
@@ -320,7 +320,7 @@ def _has_failed(path: Path) -> bool:
 
 
 def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) -> str:
-    """How many runs are done, and about how long the others will take.
+    """The number of runs that are done, and the estimated time of the others.
 
     Args:
         total: runs of the sweep.

@@ -212,13 +212,13 @@ class TaskModel(nn.Module):
         return {name: parameter for name, parameter in self.named_parameters() if parameter.requires_grad}
 
     def kept(self) -> dict[str, Tensor]:
-        """What checkpoints and saved models have: the trained parameters, and the head's buffers, as of BatchNorm."""
+        """The tensors of checkpoints and saved models: trained parameters, and the head's buffers, as of BatchNorm."""
         parameters = dict(self.head.named_parameters(remove_duplicate=False))
         buffers = {f"head.{name}": held for name, held in self.head.state_dict().items() if name not in parameters}
         return {**self.trained(), **buffers}
 
     def count_frozen(self) -> int:
-        """How many numbers training does not change. A source may hold its weights as buffers."""
+        """The count of numbers that training does not change. A source may hold its weights as buffers."""
         held = [*self.parameters(), *self.features.state_dict(keep_vars=True).values()]
         frozen = (value for value in held if isinstance(value, Tensor) and not value.requires_grad)
         once = {id(value): value.numel() for value in frozen if value.is_floating_point()}  # two names may share one

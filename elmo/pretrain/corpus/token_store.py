@@ -79,7 +79,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(kw_only=True)
 class TextSettings:
-    """What a pretraining and its token store have in common.
+    """The settings that a pretraining and its token store share.
 
     Attributes:
         exclude: Text files. Paragraphs that share 45 letters and digits in a row with one of them are left out; case,
