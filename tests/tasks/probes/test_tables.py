@@ -34,7 +34,7 @@ def test_the_arms_of_table_6_read_what_their_names_say():
         found[cell.arm] = (features.words is not None, features.elmo and (features.elmo.control, features.elmo.layers))
     assert found == {
         "glove": (True, None),
-        "elmo_shuffled": (False, ("shuffled", "1")),
+        "elmo_matched": (False, ("matched", "1")),
         "elmo_layer0": (False, (None, "0")),
         "layer1": (False, (None, "1")),
         "layer2": (False, (None, "2")),

@@ -142,6 +142,14 @@ class TestShipped:
         assert (glove["features"], glove["trainer.epochs"]) == ("glove", frozen["trainer.epochs"])
         assert not any("features.elmo.tune" in run or "trainer.epochs" in run for run in whole), "the whole recipe"
 
+    def test_ulmfit_tunes_on_the_text_and_with_the_task(self):
+        """Two arms have one of the stages, so that the table tells them apart."""
+        cells = {cell.arm: cell.settings for cell in load_experiment("ulmfit").cells if cell.seed == 1}
+        text = {"features.elmo.weights": "${oc.env:ELMO_BILMS}/medium-sst5"}
+        assert cells["tuned"] == {**cells["frozen"], "features.elmo.tune": "true"}
+        assert cells["frozen_tuned_text"] == {**cells["frozen"], **text}
+        assert cells["ulmfit"] == {**cells["tuned"], **text}
+
     def test_cells_are_chosen_by_a_setting_with_an_environment_variable(self, monkeypatch):
         """As the table prints it."""
         monkeypatch.setenv("ELMO_BILMS", "/bilms")
@@ -153,7 +161,7 @@ class TestShipped:
         cells = load_experiment("objectives").cells
         arms = {cell.arm: cell.value("features.elmo.weights") for cell in cells if cell.arm != "glove"}
         cells_of_grid = [f"{objective}-{network}" for objective, network in product(OBJECTIVES, NETWORKS)]
-        folder = "${oc.env:ELMO_GRID}"
+        folder = "${oc.env:ELMO_BILMS}"
         assert arms == {cell.replace("-", "_"): f"{folder}/{cell}" for cell in cells_of_grid}
         others = {tuple(cell.settings[key] for key in ("features", "features.words.vectors")) for cell in cells}
         assert others == {("lm", "wink-100d"), ("glove", "wink-100d")}
