@@ -53,7 +53,9 @@ def evaluate(
     data: str = "mini",
     seeds: Sequence[int] = (1,),
     *settings: str,
-    **others: str,
+    baseline: str | type = "glove",
+    runs_dir: str = "results/runs",
+    config_dir: str | None = None,
 ) -> Evaluation:
     """Runs a source and the baseline on tasks, except what is done; runs are those of the same words typed.
 
@@ -64,22 +66,23 @@ def evaluate(
         data: the name of a dataset, or the path of its YAML.
         seeds: of each run.
         settings: further KEY=VALUE of all runs.
-        others: `baseline`, an arm like `source`; `runs_dir`, the folder of the records; `config_dir`, a folder of
-            further configs, trusted like code.
+        baseline: an arm like `source`.
+        runs_dir: the folder of the records.
+        config_dir: a folder of further configs, trusted like code.
 
     Raises:
         InputError: a name or a setting is wrong.
     """
-    runs_dir, folder = others.get("runs_dir", "results/runs"), others.get("config_dir")
-    arms = {"baseline": _words(others.get("baseline", "glove")), "source": _words(source)}
-    rows = []
+    arms = {"baseline": _words(baseline), "source": _words(source)}
+    folder, rows, configs = Path(config_dir) if config_dir else None, [], []
     for task in tasks:
         row = ExperimentRow([f"task={task}", f"data={data}", *settings])
         for words in ([*arm, f"seed={seed}"] for seed in seeds for arm in arms.values()):
-            folds = typed_folds([*row.overrides, *words, f"runs_dir={runs_dir}"], Path(folder) if folder else None)
-            for config in folds:
-                run(config, in_sweep=True)
+            folds = typed_folds([*row.overrides, *words, f"runs_dir={runs_dir}"], folder)
+            configs += folds
         rows.append(replace(row, folds=len(folds) if len(folds) > 1 else None))
+    for config in configs:  # after all have been checked
+        run(config, in_sweep=True)
     titles = {arm: " ".join(words).removeprefix("features=") for arm, words in arms.items()}
     experiment = Experiment(arms, rows, "Test", list(seeds), tuple(arms), name="evaluate", titles=titles)
     collection = collect([Path(runs_dir)])

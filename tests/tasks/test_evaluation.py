@@ -33,3 +33,4 @@ def test_records_and_table(tmp_path):
 def test_a_wrong_name(tmp_path):
     with pytest.raises(InputError, match="elmoo"):
         tasks.evaluate("elmoo", ["sst5"], runs_dir=str(tmp_path))
+    assert not list(tmp_path.iterdir()), "no run was started"
