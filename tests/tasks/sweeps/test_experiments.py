@@ -145,7 +145,7 @@ class TestShipped:
     def test_ulmfit_tunes_on_the_text_and_with_the_task(self):
         """Two arms have one of the stages, so that the table tells them apart."""
         cells = {cell.arm: cell.settings for cell in load_experiment("ulmfit").cells if cell.seed == 1}
-        text = {"features.elmo.weights": "${oc.env:ELMO_BILMS}/medium-sst5"}
+        text = {"features.elmo.weights": "${oc.env:ELMO_BILMS}/small-sst5"}
         assert cells["tuned"] == {**cells["frozen"], "features.elmo.tune": "true"}
         assert cells["frozen_tuned_text"] == {**cells["frozen"], **text}
         assert cells["ulmfit"] == {**cells["tuned"], **text}
