@@ -17,6 +17,7 @@ from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.settings import Model
 from tests.elmo.pretrain.training_text import QUIET, TINY
+from tests.elmo.sources.naive_masked import naive_lstm
 
 VOCABULARY = [*SPECIALS, "we", "play", "chess", "."]
 BILM = OBJECTIVES["joined"]
@@ -33,26 +34,16 @@ def exported(model, tmp_path):
     return export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
 
 
-def lstm_by_hand(lstm, vectors):
-    """Outputs of one direction of one layer, step by step."""
-    state, cell, outputs = torch.zeros(lstm.projection_dim), torch.zeros(lstm.cell_dim), []
-    for vector in vectors:
-        i, f, g, o = (lstm.weight @ torch.cat([vector, state]) + lstm.bias).chunk(4)
-        cell = cell * (f + 1).sigmoid() + i.sigmoid() * g.tanh()
-        state = lstm.projection @ (o.sigmoid() * cell.tanh())
-        outputs.append(state)
-    return outputs
-
-
 @torch.no_grad()
 def naive(model, sentences, direction):
     total, count = 0.0, 0
     for sentence in sentences:
         words = sentence if direction == 0 else sentence[::-1]
         read = [("<S>", "</S>")[direction], *words]
-        x = list(model.core.encoder.encode_words(read))
-        first = lstm_by_hand(model.core.directions[direction][0], x)
-        second = [a + b for a, b in zip(lstm_by_hand(model.core.directions[direction][1], first), first, strict=True)]
+        x = model.core.encoder.encode_words(read)
+        lower, upper = model.core.directions[direction]
+        first = naive_lstm(lower, x)
+        second = naive_lstm(upper, first) + first
         for hidden, target in zip(second, [*words, "</S>"], strict=True):
             number = VOCABULARY.index(target) if target in VOCABULARY else VOCABULARY.index("<UNK>")
             scores = model.output.weight @ hidden + model.output.bias
