@@ -133,6 +133,10 @@ def _delimited(path: Path, text: str) -> tuple[list[str], Rows, str]:
             "Save it as CSV with a text and a label in each row"
         )
     _, _, delimiter, width, rows = max(readings)
+    last = rows[-1][-1].rstrip("\n")
+    if "\n" in last and not text.rstrip().endswith('"'):  # csv takes all that follows as one cell
+        line = text.rstrip("\n").count("\n") - last.count("\n") + 1
+        raise InputError(f"{path}, line {line}: expected a closing quote, found none up to the end. Check the quotes")
     header = [name.strip() for name in rows[0]] if _is_header(rows) else []
     names = header or [f"column {number}" for number in range(1, width + 1)]
     kept = [dict(zip(names, row, strict=True)) for row in rows[bool(header) :] if len(row) == width == len(names)]

@@ -207,3 +207,11 @@ def test_reading_loads_no_torch(tmp_path):
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
     assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("bad", ['"a film,good', 'a film,"good'])
+def test_an_open_quote_does_not_swallow_the_rest_of_a_table(tmp_path, bad):
+    rows = [f"film {number},{'good' if number % 2 else 'bad'}" for number in range(100)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows[:60], bad, *rows[60:]]) + "\n")
+    with pytest.raises(InputError, match=r"a\.csv, line 62: expected a closing quote"):
+        read_own(str(tmp_path / "a.csv"))
