@@ -43,21 +43,28 @@ class Sweep:
         return self.process.poll() is None
 
     def workers(self):
-        """The processes that hold a lock on a run."""
+        """The processes of this sweep that hold a lock on a run; not the orphans of another."""
         owners = [read_lock(path) for path in self.runs.rglob(LOCK_NAME) if is_locked(path)]
-        return [owner.pid for owner in owners if owner is not None and owner.pid]
+        return [owner.pid for owner in owners if owner is not None and self.has(owner.pid)]
+
+    def has(self, pid):
+        with contextlib.suppress(ProcessLookupError):
+            return pid > 0 and os.getpgid(pid) == self.process.pid
+        return False
 
     def wait_for_work(self):
+        """The processes that do runs, as soon as there is one; none if the sweep has ended."""
         deadline = time.monotonic() + PATIENCE
-        while not self.workers() and self.running() and time.monotonic() < deadline:
+        while not (workers := self.workers()) and self.running() and time.monotonic() < deadline:
             time.sleep(0.02)
+        return workers
 
     def kill(self, victim, choice):
         if victim == "group":
             os.killpg(self.process.pid, signal.SIGKILL)
         elif victim == "parent":
             self.process.kill()
-        elif workers := self.workers():
+        elif workers := self.wait_for_work():  # a lock that is just being rewritten names no process
             os.kill(choice.choice(workers), signal.SIGKILL)
 
     def end(self, orphans=False):
@@ -118,7 +125,7 @@ def calm(command, tmp_path):
 
 def test_each_kind_of_kill_changes_no_record(calm, tmp_path):
     """The parent alone, then all processes; then one worker, as when memory runs out: the sweep continues by itself."""
-    runs, settings = tmp_path / "killed", ["trainer.epochs=6", "seed=1,2"]
+    runs, settings = tmp_path / "killed", ["trainer.epochs=20", "seed=1,2"]
     before = []
     for victim in ("parent", "group"):
         before.append(Sweep(runs, [*settings, *SIDE_BY_SIDE]))
@@ -126,7 +133,6 @@ def test_each_kind_of_kill_changes_no_record(calm, tmp_path):
         before[-1].kill(victim, random)
         before[-1].end(orphans=victim == "parent")
     last = Sweep(runs, [*settings, *SIDE_BY_SIDE])
-    last.wait_for_work()
     last.kill("worker", random)
     err, _ = all_done(runs, last, calm(*settings))
     for sweep in before:  # not earlier: a re-run must do with what is left of them
