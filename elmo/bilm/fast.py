@@ -84,7 +84,8 @@ class Prepared(Generic[Form]):
 
 # Libraries multiply few rows in another order than many, and treat the rows after full vector instructions differently.
 # MKL has another order from 190 rows on, if they have 1,024 numbers or more, and with several threads. So every product
-# has a multiple of LEAST rows, at most MOST, and one thread.
+# has a multiple of LEAST rows, at most MOST, and one thread. What is left: on AMD processors MKL rounds a row by its
+# place if rows have 6 or 50 numbers, say (no multiple of 4), and results 2 to 8; no biLM has such sizes.
 LEAST = 16
 MOST = 128
 

@@ -224,7 +224,7 @@ def test_cached_words_have_the_same_bits(made, monkeypatch):
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])
 @pytest.mark.parametrize("kernel", ["0", "1"])
-@pytest.mark.parametrize("size", ["tiny", BilmOptions(8, 4, filters=(), word_dim=6, words=("<UNK>", "the", "cat"))])
+@pytest.mark.parametrize("size", ["tiny", BilmOptions(8, 4, filters=(), word_dim=8, words=("<UNK>", "the", "cat"))])
 def test_inference_mode_and_autocast_change_nothing(mode, kernel, size, monkeypatch):
     monkeypatch.setenv("ELMO_KERNEL", kernel)
     bilm = random_bilm(size, seed=2)
