@@ -453,32 +453,32 @@ def picture(figure: Figure, folder: str) -> str:
 
 
 def _drawn(mark: Mark, colours: Mapping[str, str]) -> str:
-    """The SVG element of a mark."""
+    """The SVG element of a mark, without styles: a page's content security policy may refuse these."""
     title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
     more = f' opacity="{mark.opacity:.2g}"' * (mark.opacity != 1)
     if isinstance(mark, Label):
         weight = ' font-weight="600"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"'
-        halo = f"stroke:{colours['card']};stroke-width:{mark.halo:g}px"  # keeps text readable on top of lines
-        style = f"fill:{colours[mark.colour]};{halo};paint-order:stroke;stroke-linejoin:round"
-        return f'<text {place}{anchor}{weight}{more} style="{style}">{escape(mark.text)}</text>'
+        halo = f'stroke="{colours["card"]}" stroke-width="{mark.halo:g}"'  # keeps text readable on top of lines
+        style = f'fill="{colours[mark.colour]}" {halo} paint-order="stroke" stroke-linejoin="round"'
+        return f'<text {place}{anchor}{weight}{more} {style}>{escape(mark.text)}</text>'
     if isinstance(mark, ChartLine):
         dashes = f' stroke-dasharray="{mark.dash}"' if mark.dash else ""
         style = f'fill="none" stroke-width="{mark.width:g}" stroke-linejoin="round" stroke-linecap="round"'
-        style = f'{style}{dashes}{more} style="stroke:{colours[mark.colour]}"'
+        style = f'{style}{dashes}{more} stroke="{colours[mark.colour]}"'
         return f'<polyline points="{_points(mark.points)}" {style}>{title}</polyline>'
     if isinstance(mark, Area):
-        return f'<polygon points="{_points(mark.points)}"{more} style="fill:{colours[mark.colour]}">{title}</polygon>'
+        return f'<polygon points="{_points(mark.points)}"{more} fill="{colours[mark.colour]}">{title}</polygon>'
     if isinstance(mark, Box):
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" width="{max(mark.width, 0):.1f}" height="{mark.height:.1f}" rx="2"'
-        return f'<rect {place}{more} style="fill:{colours[mark.colour]}">{title}</rect>'
+        return f'<rect {place}{more} fill="{colours[mark.colour]}">{title}</rect>'
     assert isinstance(mark, Dot)
     x, y, r, colour = mark.x, mark.y, mark.radius, colours[mark.colour]
     corners = _points([(x + r * right, y + r * down) for right, down in CORNERS.get(mark.shape, ())])
     circle = f"M{x - r:.1f},{y:.1f}a{r:g},{r:g} 0 1,0 {2 * r:g},0a{r:g},{r:g} 0 1,0 {-2 * r:g},0z"
-    style = f"fill:{colours['card']};stroke:{colour};stroke-width:2px" if mark.hollow else f"fill:{colour}"
-    return f'<path d="{f"M{corners}z" if corners else circle}"{more} style="{style}">{title}</path>'
+    style = f'fill="{colours["card"]}" stroke="{colour}" stroke-width="2"' if mark.hollow else f'fill="{colour}"'
+    return f'<path d="{f"M{corners}z" if corners else circle}"{more} {style}>{title}</path>'
 
 
 def _points(points: Iterable[Point]) -> str:
