@@ -38,7 +38,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from elmo.common.errors import InputError, excerpt
-from results.records.collect import PUBLISHED, Collection, RecordFile, collect
+from results.records.collect import PUBLISHED, Collection, Finding, RecordFile, collect
 from results.records.identity import FOLD, Identity, looked_up, record_path, same_value
 from results.records.typed_json import PAPER, decode
 
@@ -424,6 +424,22 @@ def only_cells(collection: Collection, cells: Sequence[Cell]) -> Collection:
     """The collection with the records of these cells alone, each once."""
     files = {item.path: item for items in runs_of_cells(collection.files, cells) for item in items}
     return replace(collection, files=list(files.values()))
+
+
+def main_runs(collection: Collection) -> Collection:
+    """The collection without the tasks that only other tables than the first have, such as probes, unless it is empty.
+
+    A note says what is left out.
+    """
+    tasks = {name: {cell.named["task"] for cell in load_experiment(name).cells} for name in experiment_names()}
+    elsewhere = {name: of_table for name, of_table in tasks.items() if not of_table & tasks[TABLE1]}
+    left = {item.record.identity.task for item in collection.files} & set().union(*elsewhere.values())
+    files = [item for item in collection.files if item.record.identity.task not in left]
+    if not files or not left:
+        return collection
+    shows = " or ".join(name for name, of_table in elsewhere.items() if of_table & left)
+    note = Finding("note", f"left out: {', '.join(sorted(left))}; --experiment {shows} shows them", wrong=False)
+    return replace(collection, files=files, findings=[*collection.findings, note])
 
 
 def equal_runs(folders: Iterable[Path], runs: Sequence[Identity]) -> list[list[RecordFile]]:

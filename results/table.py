@@ -36,7 +36,7 @@ from collections.abc import Sequence
 
 from elmo.common.errors import command_parser, exit_status
 from results.audit import audit
-from results.experiments import load_experiment, only_cells, values_of
+from results.experiments import load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
 from results.tables.fill import fill, fill_all
@@ -80,7 +80,8 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.cells:
         parser.error(f"{' '.join(options.cells)}: expected --experiment NAME before keys that choose its cells")
     chosen = choose(options)
-    table = fill_all(chosen.collection, chosen.selection)
+    collection = chosen.collection if options.data or options.compare else main_runs(chosen.collection)
+    table = fill_all(collection, chosen.selection)
     if table.rows:
         _print(table, options)
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.experiments import HEADLINE, load_experiment, only_cells
+from results.experiments import HEADLINE, load_experiment, main_runs, only_cells
 from results.figures.charts import convergence, layer_map, sample_efficiency, speeds
 from results.figures.drawing import Figure, arms_of, picture, published_files
 from results.figures.errors_removed import MAIN_FIGURE, arm_gains, errors_removed
@@ -187,14 +187,6 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
             blocks += _heading(heading)
             show(drawn)
     return "\n\n".join(filter(None, blocks)) + "\n", list(figures.values())
-
-
-def main_runs(collection: Collection) -> Collection:
-    """The collection without the tasks that only other tables than the first have, such as probes."""
-    experiments = filter(None, [HEADLINE, *(chapter.experiment for chapter in load_texts().paper)])
-    tasks = {name: {cell.named["task"] for cell in load_experiment(name).cells} for name in experiments}
-    others = set().union(*tasks.values()) - tasks[HEADLINE]
-    return replace(collection, files=[item for item in collection.files if item.record.identity.task not in others])
 
 
 def readme_table(table: Table) -> str:

@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from elmo.common.files import read_json
 from results.audit import main as audit
 from results.breakdown import break_down
-from results.experiments import HEADLINE, load_experiment, only_cells
+from results.experiments import HEADLINE, load_experiment, main_runs, only_cells
 from results.names import load_names, old_recipe, recomputed, task_title
 from results.publish import main as publish
 from results.records.collect import collect
@@ -28,7 +28,7 @@ from results.records.record import read_record, settings_of
 from results.table import main as table
 from results.tables.fill import Selection, fill_all
 from results.tables.rows import Group, Row
-from results.tables_page import main_runs, readme_table
+from results.tables_page import readme_table
 from tasks.running.config import run_config
 from tasks.running.schema import compose_config, group_options
 from tasks.sweeps.runs import experiment_cells

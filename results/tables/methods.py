@@ -52,7 +52,7 @@ def _vectors(run: RunRecord) -> str:
     words, weights = run.settings("features").get("words"), run.weights
     vectors = [f"vectors {words['vectors']}"] if isinstance(words, dict) and words.get("vectors") else []
     bilm = [f"biLM {weights['name']} (sha256 {str(weights['sha256'])[:7]})"] if weights else []
-    return " and ".join([*vectors, *bilm]) or "no vectors of files"
+    return " and ".join([*vectors, *bilm]) or "no word vectors"
 
 
 def _or(values: Iterable[object]) -> str:

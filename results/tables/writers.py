@@ -57,14 +57,14 @@ def as_tex(sheets: Sequence[Sheet], below: Sections = ()) -> str:
     """LaTeX with booktabs; marks and intervals are explained in the tables, other text below them becomes comments."""
     starts = *MARKS, "95 % intervals and p:"
     notes = [line for _, lines in below for line in lines if line.startswith(starts)]
-    blocks = ["% needs \\usepackage{booktabs,threeparttable}", *(_tex_sheet(sheet, notes) for sheet in sheets)]
+    blocks = ["% needs \\usepackage{booktabs,threeparttable,adjustbox}", *(_tex_sheet(sheet, notes) for sheet in sheets)]
     for title, lines in below:
         blocks += ["\n".join(f"% {line}" for line in [f"{title}:", *(line for line in lines if line not in notes)])]
     return "\n\n".join(blocks) + "\n"
 
 
 def _tex_sheet(sheet: Sheet, notes: Sequence[str]) -> str:
-    """Small, with narrow gaps, so that the table fits a page."""
+    """Small, with narrow gaps, and smaller where it would still be wider than the page."""
 
     def line(cells: Sequence[str], number: int = -1) -> str:
         texts = ["--" if cell == EMPTY else tex(cell) for cell in cells]
@@ -75,12 +75,13 @@ def _tex_sheet(sheet: Sheet, notes: Sequence[str]) -> str:
     items = [rf"\item[{tex(note[0])}] {tex(note[2:])}" for note in notes if note[0] in MARKS and note[0] in shown]
     items += [rf"\item {tex(note)}" for note in notes if note[0] not in MARKS]
     items += [r"\item bold: better than all others, by 95 \% intervals of the differences"] * bool(sheet.best)
-    top = r"\begin{table}\centering\footnotesize\setlength{\tabcolsep}{3pt}", r"\begin{threeparttable}"
+    top = r"\begin{table}\centering\footnotesize\setlength{\tabcolsep}{3pt}", rf"\caption{{{tex(sheet.title)}}}"
     align = "".join(align for _, align, _ in sheet.columns)
-    opening = rf"\caption{{{tex(sheet.title)}}}", rf"\begin{{tabular}}{{@{{}}{align}@{{}}}}", r"\toprule"
+    fitted = r"\begin{adjustbox}{max width=\linewidth}", r"\begin{threeparttable}"
+    opening = *fitted, rf"\begin{{tabular}}{{@{{}}{align}@{{}}}}", r"\toprule"
     body = [line(sheet.headers), r"\midrule", *map(line, sheet.lines, range(len(sheet.lines)))]
     listed = [r"\begin{tablenotes}", *items, r"\end{tablenotes}"] * bool(items)
-    end = r"\bottomrule", r"\end{tabular}", *listed, r"\end{threeparttable}", r"\end{table}"
+    end = r"\bottomrule", r"\end{tabular}", *listed, r"\end{threeparttable}", r"\end{adjustbox}", r"\end{table}"
     return "\n".join([*top, *opening, *body, *end])
 
 

@@ -84,7 +84,10 @@ def _sentence(plan: Plan, row: Row, scores: Mapping[str, float], milliseconds: f
     if not signs[0]:
         return f"{on} ELMo makes no difference to GloVe that these data can show: {gains[0]}. It is {bag}."
     verb = "adds" if signs[0] > 0 else "makes it worse:"
-    return f"{on} ELMo {verb} {gains[0]} and {bag}; it costs {milliseconds:.1f} ms a {unit}."
+    without = row.comparing("elmo_layer0", ELMO).interval
+    reached = f" These data do not show that context helps: the biLM without it reaches {scores['elmo_layer0']:.1f}."
+    no_context = reached if signs[0] > 0 and without and without.sign <= 0 else ""
+    return f"{on} ELMo {verb} {gains[0]} and {bag}; it costs {milliseconds:.1f} ms a {unit}.{no_context}"
 
 
 def chance(plan: Plan) -> tuple[float, float, str]:

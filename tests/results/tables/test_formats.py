@@ -197,10 +197,10 @@ def test_methods_name_data_seeds_recipe_versions_and_hardware(capsys, runs):
     assert "; 9 runs took " in lines[-1]
 
 
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex: apt-get install texlive-latex-recommended")
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex: apt-get install texlive-latex-recommended texlive-latex-extra")
 def test_the_core_table_of_the_published_records_fits_a_page(capsys, tmp_path):
     _, out, _ = run_table(capsys, "--published", "--format", "tex")
-    page = rf"\documentclass{{article}}\usepackage{{booktabs,threeparttable}}\begin{{document}}{out}\end{{document}}"
+    page = rf"\documentclass{{article}}\usepackage{{booktabs,threeparttable,adjustbox}}\begin{{document}}{out}\end{{document}}"
     (tmp_path / "page.tex").write_text(page, encoding="utf-8")
     done = subprocess.run(
         ["pdflatex", "-halt-on-error", "page.tex"], cwd=tmp_path, capture_output=True, text=True, timeout=300

@@ -47,6 +47,14 @@ def test_a_gain(tmp_path):
     assert f"{gain:+.1f} points" in answer.sentence
 
 
+def test_a_gain_that_needs_no_context(tmp_path):
+    answer = answered(tmp_path, bag_of_words=0.55, glove=0.65, elmo=0.85, elmo_layer0=0.85)
+    assert "ELMo adds +" in answer.sentence
+    reached = answer.scores["elmo_layer0"]
+    ending = f" These data do not show that context helps: the biLM without it reaches {reached:.1f}."
+    assert answer.sentence.endswith(f"ms a text.{ending}")
+
+
 def test_no_difference(tmp_path):
     answer = answered(tmp_path, bag_of_words=0.65, glove=0.75, elmo=0.755, elmo_layer0=0.74)
     assert "ELMo makes no difference to GloVe that these data can show: " in answer.sentence
