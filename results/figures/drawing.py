@@ -462,7 +462,7 @@ def _drawn(mark: Mark, colours: Mapping[str, str]) -> str:
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" font-size="{mark.size:g}"'
         halo = f'stroke="{colours["card"]}" stroke-width="{mark.halo:g}"'  # keeps text readable on top of lines
         style = f'fill="{colours[mark.colour]}" {halo} paint-order="stroke" stroke-linejoin="round"'
-        return f'<text {place}{anchor}{weight}{more} {style}>{escape(mark.text)}</text>'
+        return f"<text {place}{anchor}{weight}{more} {style}>{escape(mark.text)}</text>"
     if isinstance(mark, ChartLine):
         dashes = f' stroke-dasharray="{mark.dash}"' if mark.dash else ""
         style = f'fill="none" stroke-width="{mark.width:g}" stroke-linejoin="round" stroke-linecap="round"'

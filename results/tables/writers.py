@@ -53,11 +53,14 @@ def _escaped(text: str) -> str:
     return re.sub(r"[\\|`*<>\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
 
 
+TEX_PACKAGES = "booktabs,threeparttable,adjustbox"
+
+
 def as_tex(sheets: Sequence[Sheet], below: Sections = ()) -> str:
     """LaTeX with booktabs; marks and intervals are explained in the tables, other text below them becomes comments."""
     starts = *MARKS, "95 % intervals and p:"
     notes = [line for _, lines in below for line in lines if line.startswith(starts)]
-    blocks = ["% needs \\usepackage{booktabs,threeparttable,adjustbox}", *(_tex_sheet(sheet, notes) for sheet in sheets)]
+    blocks = [rf"% needs \usepackage{{{TEX_PACKAGES}}}", *(_tex_sheet(sheet, notes) for sheet in sheets)]
     for title, lines in below:
         blocks += ["\n".join(f"% {line}" for line in [f"{title}:", *(line for line in lines if line not in notes)])]
     return "\n\n".join(blocks) + "\n"
