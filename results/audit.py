@@ -23,7 +23,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import command_parser, exit_status, say_on_terminal
 from results.names import load_names, metric_of
 from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     folders = [*options.runs, *([PUBLISHED] if options.published else [])] or [DEFAULT_RUNS]
+    say_on_terminal(f"reading {', '.join(map(str, folders))}")
     collection, commits = collect(folders), known_commits(ROOT)
     lines = [finding.text for finding in collection.findings if finding.wrong]
     lines += [finding.text for finding in audit(collection.files, commits)]

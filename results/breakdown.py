@@ -28,7 +28,7 @@ from results.tables.fill import fill_all
 from results.tables.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
-from results.tables.writers import LAYOUTS
+from results.tables.writers import LAYOUTS, write_sheets
 
 FEWEST = 4  # kinds with fewer test examples are left out
 MANY = (
@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
             write(f"{finding.kind}: {finding.text}\n", sys.stderr)
         return 1
     sheets, notes = breakdown_page(table, chosen.collection.files)
-    write(LAYOUTS[options.format](sheets, [("Notes", notes)]), sys.stdout)
+    write_sheets(sheets, [("Notes", notes)], options.format)
     return 0 if sheets else 1
 
 
@@ -77,8 +77,7 @@ def breakdown_page(table: Table, records: Sequence[RecordFile]) -> tuple[list[Sh
     for row, kinds in of_rows:
         titles, rows = arm_titles(table.compared, row.pair or ()), [kind.row for kind in kinds]
         columns: list[Column] = [
-            ("by", "l", [kind.by for kind in kinds]),
-            ("test examples", "l", [kind.label for kind in kinds]),
+            ("test examples", "l", [f"{kind.by}: {kind.label}" for kind in kinds]),
             ("n", "r", [f"{kind.examples:,}" for kind in kinds]),
         ]
         for number, arm in enumerate(table.compared):

@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status, say_on_terminal
 from results.audit import audit
 from results.names import load_names, recomputed
 from results.records.collect import RecordFile, collect
@@ -83,6 +83,7 @@ def _publish(options: argparse.Namespace, root: Path) -> int:
             f"expected a checkout of the suite, found no {PUBLISHED} in {root}: an installed package has no records. "
             "Run the command in a clone"
         )
+    say_on_terminal(f"auditing {PUBLISHED}")
     collection, commits = collect([root / PUBLISHED]), known_commits(root)
     wrong = [finding.text for finding in collection.findings if finding.kind == "unreadable"]
     wrong += [finding.text for finding in audit(collection.files, commits)]

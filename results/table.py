@@ -44,7 +44,7 @@ from results.tables.methods import methods_of
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
 from results.tables.sheet import note_line, sections_of, sheets_of
-from results.tables.writers import LAYOUTS, MACHINE_FORMATS
+from results.tables.writers import LAYOUTS, MACHINE_FORMATS, write_sheets
 
 FORMATS = {**MACHINE_FORMATS, "methods": methods_of}
 
@@ -86,7 +86,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         _print(table, options)
     else:
         if options.format in FORMATS:
-            write(FORMATS[options.format](table), sys.stdout)
+            write(FORMATS[options.format](table), sys.stdout, exact=True)
         notes = "".join(f"{finding.kind}: {finding.text}\n" for finding in table.findings)
         write(chosen.nothing + notes, sys.stderr if options.format in FORMATS else sys.stdout)
     no_rows = [] if table.rows else ["no rows"]
@@ -100,10 +100,10 @@ def _print(table: Table, options: argparse.Namespace) -> None:
     sheets = sheets_of(table, options.wide, best=in_paper)
     notes = sections_of(table, sheets) if options.notes or in_paper else [("Notes", [note_line(table, sheets)])]
     if options.format in FORMATS:
-        write(FORMATS[options.format](table), sys.stdout)
+        write(FORMATS[options.format](table), sys.stdout, exact=options.format in MACHINE_FORMATS)
         write("".join(f"{line}\n" for _, lines in notes for line in lines), sys.stderr)
     else:
-        write(LAYOUTS[options.format](sheets, notes), sys.stdout)
+        write_sheets(sheets, notes, options.format)
 
 
 def _check(findings: Sequence[Finding], records: Sequence[RecordFile], others: Sequence[str] = ()) -> int:

@@ -82,7 +82,16 @@ def shorten_interrupts() -> None:
     is Python's: that of a process that SIGINT ended, 130 in shells.
     """
     if sys.argv[:1] == ["-m"]:  # as long as Python loads the packages on the way to the command, and only then
+        command = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+        if sys.excepthook is sys.__excepthook__ and not command.startswith("results"):
+            say_on_terminal(f"{command}: loading torch")
         sys.excepthook = _report_uncaught
+
+
+def say_on_terminal(work: str) -> None:
+    """Says at a terminal what takes seconds, before it begins."""
+    if sys.stderr.isatty():
+        print(f"{work} ...", file=sys.stderr)
 
 
 def _report_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -15,6 +15,7 @@ import shutil
 import stat
 import struct
 import sys
+import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +42,7 @@ UNREADABLE = (
 )
 LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for a document
 UNDECODED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, in text that was decoded with surrogateescape
+_COMMAND = re.compile(r"python -m [^;,)]*")
 # Tabs separate plain text; commas need quotes around texts that contain them.
 STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
 
@@ -351,6 +353,21 @@ def duration(seconds: float) -> str:
 def size_in_words(size: float) -> str:
     """A number of bytes in the unit that fits."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def fitted(text: str, width: int) -> str:
+    """The text with lines broken at spaces where a terminal of this width would break words and numbers.
+
+    Commands stay on one line, so that they can be copied. Of width 0, which is no terminal, the text stays as it is.
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if len(line) > width > 0:
+            whole = _COMMAND.sub(lambda command: command[0].replace(" ", "\0"), line)
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            wrapper = textwrap.TextWrapper(width, "", indent, break_long_words=False, break_on_hyphens=False)
+            lines[number] = wrapper.fill(whole).replace("\0", " ")
+    return "\n".join(lines)
 
 
 @contextmanager

@@ -18,11 +18,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from elmo.common.files import fitted
+
 Item = TypeVar("Item")
+NEXT_TO_LABEL = 35  # columns for a bar, its counts and the time left
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Prints text as it is: no markup, no colours for numbers and paths, no line breaks at the console's width."""
+    """Prints text as it is: no markup, no colours for numbers and paths; on a terminal, lines break at spaces alone."""
+    text = fitted(text, console.width * console.is_terminal)
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -42,7 +46,7 @@ class Reporter:
     """Reports the progress of a run on stderr.
 
     Attributes:
-        title: what starts each line.
+        title: what starts the first line, and, if `brief`, each line.
         quiet: print nothing at all.
         brief: print warnings only, for a run of a sweep.
         bars: show progress bars if there is a terminal. Parallel runs would overwrite each other's.
@@ -55,6 +59,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._console = Console(stderr=True)
+        self._named = False
 
     def say(self, text: str) -> None:
         """Prints a line on progress, unless the run is part of a sweep."""
@@ -64,15 +69,18 @@ class Reporter:
     def warn(self, text: str) -> None:
         """Prints a line that must be seen in a sweep too."""
         if not self.quiet:
-            print_line(self._console, f"{self.title}  {text}")
+            print_line(self._console, f"{self.title if self.brief or not self._named else ''}  {text}")
+            self._named = True
 
     def track(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         """Yields the items, with a progress bar on a terminal that disappears at the end."""
         if self.quiet or not self.bars or not self._console.is_terminal:
             yield from items
             return
+        room = self._console.width - len(what) - NEXT_TO_LABEL  # rich would cut numbers instead
+        title = self.title if len(self.title) <= room else f"{self.title[: max(room, 0)]}…"
         with progress_bar(self._console, MofNCompleteColumn(), transient=True) as bar:
-            task = bar.add_task(f"{self.title}  {what}", total=total)
+            task = bar.add_task(f"{title}  {what}" if self.brief else what, total=total)
             for item in items:
                 yield item
                 bar.advance(task)

@@ -2,7 +2,10 @@
 
 import json
 import re
+import shutil
 from typing import TextIO
+
+from elmo.common.files import fitted
 
 
 def printable(text: str) -> str:
@@ -27,9 +30,18 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def write(text: str, stream: TextIO) -> None:
-    """Writes the text without control characters; escapes what the stream's encoding cannot represent."""
+def terminal_width() -> int:
+    """The columns of the terminal, or those that COLUMNS names; 0 for a file or a pipe."""
+    return shutil.get_terminal_size((0, 0)).columns
+
+
+def write(text: str, stream: TextIO, exact: bool = False) -> None:
+    """Writes the text without control characters; escapes what the stream's encoding cannot represent.
+
+    Lines are broken at spaces where the terminal is too narrow, unless the text is `exact`, for a program.
+    """
     text = printable_lines(text)
+    text = text if exact else fitted(text, terminal_width())
     encoding = stream.encoding or "utf-8"
     try:
         text.encode(encoding)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, say_on_terminal
 from results.experiments import HEADLINE, TABLE1, load_experiment
 from results.names import default_pair, load_names
 from results.records.collect import PUBLISHED, Collection, collect
@@ -87,8 +87,9 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
             f"--published: expected the suite's records in {PUBLISHED}, found no such folder. They are in its "
             "repository and not in the installed package: run the command in a clone"
         )
-    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else [])
-    return folders or [DEFAULT_RUNS]
+    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else []) or [DEFAULT_RUNS]
+    say_on_terminal(f"reading {', '.join(map(str, folders))}")
+    return folders
 
 
 def runs_dir_of(options: argparse.Namespace) -> list[str]:

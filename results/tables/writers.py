@@ -4,14 +4,20 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from html import escape
+from itertools import zip_longest
+from textwrap import fill
 
-from results.records.printing import without_markup
+from results.records.printing import terminal_width, without_markup, write
 from results.stats import Interval
 from results.tables.rows import Row, Table, verdict
-from results.tables.sheet import EMPTY, MARKS, Sections, Sheet
+from results.tables.sheet import EMPTY, MARKS, Column, Sections, Sheet
+
+TWO_LINES = (", 95 %", ",\n95 %")  # of headers
+NARROWEST = 12  # characters of a column of names, and of a header
 
 
 def as_text(sheets: Sequence[Sheet], below: Sections = ()) -> str:
@@ -22,17 +28,60 @@ def as_text(sheets: Sequence[Sheet], below: Sections = ()) -> str:
 
 
 def _text_sheet(sheet: Sheet) -> str:
-    headers = [header.replace(", 95 %", ",\n95 %").split("\n") for header in sheet.headers]
-    height = max(map(len, headers))
-    above = list(zip(*(header + [""] * (height - len(header)) for header in headers), strict=True))
-    widths = [max(map(len, column)) for column in zip(*above, *sheet.lines, strict=True)]
+    headers = [header.replace(*TWO_LINES) for header in sheet.headers]
+    widths = [_widest(column) for column in zip(headers, *sheet.lines, strict=True)]
 
     def laid_out(line: Sequence[str]) -> str:
-        cells = zip(line, widths, sheet.columns, strict=True)
-        return "  ".join(c.rjust(w) if align == "r" else c.ljust(w) for c, w, (_, align, _) in cells).rstrip()
+        """A line of the table, which has several lines of text where a cell has."""
+        rows = []
+        for texts in zip_longest(*(cell.split("\n") for cell in line), fillvalue=""):
+            cells = zip(texts, widths, sheet.columns, strict=True)
+            rows.append("  ".join(c.rjust(w) if align == "r" else c.ljust(w) for c, w, (_, align, _) in cells).rstrip())
+        return "\n".join(rows)
 
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    return "\n".join([sheet.title, "", *map(laid_out, above), rule, *map(laid_out, sheet.lines)])
+    return "\n".join([sheet.title, "", laid_out(headers), rule, *map(laid_out, sheet.lines)])
+
+
+def _widest(cells: Iterable[str]) -> int:
+    return max(len(line) for cell in cells for line in cell.split("\n"))
+
+
+def write_sheets(sheets: Sequence[Sheet], below: Sections, layout: str) -> None:
+    """Prints sheets and the text below them; as text, in parts that are no wider than the terminal."""
+    width = terminal_width() if layout == "text" else 0
+    parts = [part for sheet in sheets for part in (parts_of(sheet, width) if width else [sheet])]
+    write(LAYOUTS[layout](parts, below), sys.stdout, exact=layout != "text")
+
+
+def parts_of(sheet: Sheet, width: int) -> list[Sheet]:
+    """The sheet in as few parts as a terminal of this width needs, each with the first column, whose names may wrap."""
+    if max(map(len, _text_sheet(sheet).split("\n")[2:])) <= width:
+        return [sheet]
+    (header, align, names), *others = sheet.columns
+    columns = [(_wrapped(title, max(_widest(cells), NARROWEST)), side, cells) for title, side, cells in others]
+
+    def split(room: int) -> list[list[Column]]:
+        """The columns of each part, if names have so many characters."""
+        parts, left = list[list[Column]](), 0
+        for column in columns:
+            need = 2 + _widest([column[0], *column[2]])
+            if need > left:
+                parts.append([(_wrapped(header, room), align, [_wrapped(name, room) for name in names])])
+                left = width - _widest(parts[-1][0][2])
+            parts[-1].append(column)
+            left -= need
+        return parts
+
+    rooms = range(max(min(_widest(names), width // 2), NARROWEST), NARROWEST - 1, -1)
+    parts = min(map(split, rooms), key=lambda parts: len(parts) * sum(name.count("\n") + 1 for name in parts[0][0][2]))
+    titles = [sheet.title, *[f"{sheet.title} (continued)"] * (len(parts) - 1)]
+    return [replace(sheet, title=title, columns=part) for title, part in zip(titles, parts, strict=True)]
+
+
+def _wrapped(text: str, width: int) -> str:
+    lines = text.replace(*TWO_LINES).split("\n")
+    return "\n".join(fill(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
 def as_markdown(sheets: Sequence[Sheet], below: Sections = ()) -> str:

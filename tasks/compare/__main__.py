@@ -29,8 +29,9 @@ from pathlib import Path
 from rich.console import Console
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.common.files import duration, hashes_of, size_in_words
+from elmo.common.files import duration, fitted, hashes_of, size_in_words
 from elmo.common.progress import Meter
+from results.records.printing import terminal_width
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
 
@@ -114,7 +115,7 @@ def tuned_arm(text: Path, runs_dir: Path) -> list[str]:
 
 def say(line: str) -> None:
     """Prints a line at once."""
-    print(line, flush=True)
+    print(fitted(line, terminal_width()), flush=True)
 
 
 def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:

@@ -16,7 +16,7 @@ from results.records.collect import collect
 from results.tables.fill import fill
 from results.tables.rows import Row
 from results.tables.sheet import Column, sheet_of, shown_interval, shown_score
-from results.tables.writers import as_text
+from results.tables.writers import as_text, parts_of
 from tasks.compare.plan import DRAW, Plan
 from tasks.compare.reading import OwnExample
 from tasks.data.text import spans_of
@@ -25,6 +25,7 @@ from tasks.metrics import span_scores
 UNITS = {"classify": ("texts", "text"), "pairs": ("pairs of texts", "pair"), "ner": ("sentences", "sentence")}
 BASES = {"glove": "GloVe", "bag_of_words": "a bag of words"}
 ELMO = "elmo"
+NARROW_TERMINAL = 80  # columns
 CONSTANT = 5  # tags, each tried for all words: with B for each word all spans have one word
 CHANCE = 2.5  # standard errors above chance that the best of four arms must reach
 
@@ -52,7 +53,7 @@ def answer_of(plan: Plan, runs_dir: Path, milliseconds: float) -> OwnAnswer:
     for base, name in BASES.items():
         columns.append((f"over {name}, 95 % interval", "l", [_over(row, base, arm) for arm in scores]))
     how = f"{plan.folds}-fold cross-validation" if plan.folds else f"{len(plan.tested):,} examples to test"
-    text = as_text([sheet_of(f"{plan.name}: {how}, mean±std (number of seeds)", columns)])
+    text = as_text(parts_of(sheet_of(f"{plan.name}: {how}, mean±std (number of seeds)", columns), NARROW_TERMINAL))
     figure = errors_removed([row], table.compared)
     return OwnAnswer(sentence, f"{sentence}\n\n{text}", standalone_svg(figure) if figure else "", scores)
 

@@ -25,10 +25,11 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+from rich.console import Console
 
 from elmo.common.errors import InputError, shortened
 from elmo.common.files import duration, expanded, print_lines
-from elmo.common.progress import Reporter
+from elmo.common.progress import Reporter, print_line
 from results.experiments import load_experiment
 from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, read_record
@@ -80,7 +81,7 @@ class SweepJob:
         """Does the run of this config."""
         ended: Ended = self.task(config)
         if ended.status == "finished":
-            print(f"{end_line('', ended)}{self._progress()}", file=sys.stderr)
+            print_line(Console(stderr=True), f"{end_line('', ended)}{self._progress()}")
         return ended
 
     def runs_ended(self) -> int:
@@ -135,7 +136,7 @@ class SuiteSweeper(Sweeper):
         for left in folder.glob("*.partial"):  # by killed sweeps
             left.unlink(missing_ok=True)
         manifest, runs_dir = manifest_of(config, sweep), expanded(config.runs_dir, "runs_dir")
-        say = Reporter("sweep").warn
+        say = Reporter("sweep", brief=True).warn
         try:
             write_manifest(runs_dir, manifest)
         except OSError as error:
@@ -262,7 +263,7 @@ def folders_of_models(runs: Iterable[Run]) -> dict[Path, Path]:
 def print_models(arms: Mapping[Path, Path]) -> None:
     """Prints how to name each run that kept its weights: its folder, or that of its arm if that has no other."""
     if kept := [folder for folder in arms if (folder / WEIGHTS_NAME).is_file()]:
-        Reporter("sweep").warn("The models: python -m tasks.predict RUN INPUT, where RUN is")
+        Reporter("sweep", brief=True).warn("The models: python -m tasks.predict RUN INPUT, where RUN is")
         for folder in kept:
             alone = len(list(arms[folder].rglob(WEIGHTS_NAME))) == 1
             print(f"  {shlex.quote(str(arms[folder] if alone else folder))}", file=sys.stderr)

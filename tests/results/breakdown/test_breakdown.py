@@ -46,7 +46,8 @@ def runs(tmp_path):
 def shown(capsys, *arguments):
     status = command.main(list(map(str, arguments)))
     captured = capsys.readouterr()
-    lines = [line.split("  ") for line in captured.out.splitlines() if line.startswith(("length", "entities"))]
+    lines = [line.replace(": ", "  ").split("  ") for line in captured.out.splitlines()]
+    lines = [line for line in lines if line[0] in ("length", "entities")]
     return status, [[cell.strip() for cell in line if cell.strip()] for line in lines], captured.out
 
 
@@ -90,7 +91,7 @@ def test_a_table_names_the_vectors_of_its_own_runs(tmp_path, capsys):
             save(tmp_path, made, [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts])
     add_groups(tmp_path, "ner", HASHES, IDS, {"length": LENGTH})
     _, _, out = shown(capsys, "--runs", tmp_path)
-    headers = [line.split("  ") for line in out.splitlines() if line.startswith("by ")]
+    headers = [line.split("  ") for line in out.splitlines() if line.startswith("test examples")]
     assert [[cell.strip() for cell in header if "GloVe" in cell] for header in headers] == [
         ["GloVe 50-d"],
         ["GloVe 100-d"],

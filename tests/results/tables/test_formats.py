@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import results.breakdown
+import results.table
 from results.records.record import RunError
 from results.stats import Interval
 from results.tables.sheet import shown_p
@@ -214,6 +216,20 @@ def table_process(*arguments, **environment):
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True, env={"PATH": "", **environment}
     )
+
+
+@pytest.mark.parametrize("command", [results.table, results.breakdown])
+def test_80_columns_lose_nothing_and_break_no_word(capsys, monkeypatch, published_files_are_read_once, command):
+    def words(width):
+        monkeypatch.setenv("COLUMNS", width)
+        command.main(["--published", "--data", "paper", *["--wide", "--notes"] * (command is results.table)])
+        lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("---")]
+        return lines, {word for line in lines for word in line.split() if word != "(continued)"}
+
+    wide, narrow = words("1000"), words("80")
+    assert max(map(len, wide[0])) > 120
+    assert max(len(line) for line in narrow[0] if "python -m" not in line) <= 80
+    assert narrow[1] == wide[1]
 
 
 def test_a_terminal_without_plus_minus_gets_plain_ascii(runs):

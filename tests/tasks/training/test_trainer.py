@@ -321,5 +321,6 @@ def test_one_line_per_epoch_off_a_terminal(capsys):
     Trainer(task, TrainerConfig(epochs=2), 1, CPU, Reporter("mini ner")).fit(task.model, TRAIN, TRAIN)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert lines[1].startswith("mini ner  epoch 2/2  loss ")
+    assert lines[0].startswith("mini ner  epoch 1/2  loss ")
+    assert lines[1].startswith("  epoch 2/2  loss ")
     assert "dev score 2.00  best 2.00 (epoch 2)" in lines[1]
