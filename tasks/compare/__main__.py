@@ -124,7 +124,11 @@ def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
     Raises:
         InputError: some failed; the message has the last lines of the log.
     """
-    parallel = jobs != 1 and find_spec("hydra_plugins.hydra_joblib_launcher") is not None
+    name = "hydra_plugins.hydra_joblib_launcher"
+    installed = find_spec("hydra_plugins") and find_spec(name)
+    if jobs != 1 and not installed:
+        say("one run at a time; for one a core: pip install hydra-joblib-launcher")
+    parallel = jobs != 1 and installed
     launcher = ["hydra/launcher=cores", f"hydra.launcher.n_jobs={jobs}"] if parallel else []
     words = ["-m", f"experiment={quoted(plan.experiment)}", f"runs_dir={quoted(runs_dir)}", "retry=failed", *launcher]
     log, done = plan.folder / "runs.log", 0
