@@ -3,8 +3,6 @@
 Public names are imported on first use: `import elmo` alone loads neither torch nor h5py.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """The check of a user's source: whether its layers can be stored and shared by runs, and how fast it is."""
 
-from __future__ import annotations
-
 import time
 from itertools import accumulate
 

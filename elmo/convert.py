@@ -1,7 +1,5 @@
 """The command `python -m elmo.convert`: writes a biLM to another weights file, in another format or precision."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ complete and is the published one. Users may also copy files there. The bytes of
 `NAME.partial`. It is continued if the hash of the whole is published, so that two versions are never mixed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """ELMo elsewhere: a layer saved to a folder and loaded again, and vectors of texts as other libraries ask for them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain

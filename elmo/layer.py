@@ -1,7 +1,5 @@
 """The scalar mix, gamma * sum_j softmax(s)_j h_j, and the Elmo module: one mix for each place in a model."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass

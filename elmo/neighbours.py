@@ -1,7 +1,5 @@
 """The command `python -m elmo.neighbours`: the nearest uses of a word in context, and by static vectors."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

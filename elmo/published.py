@@ -7,8 +7,6 @@ torchtext, in Embeddings.jl and on the hub. For the others the hash of the first
 The servers could not be reached when this was written; the downloads are tested against a local server.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

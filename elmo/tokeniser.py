@@ -16,8 +16,6 @@ An abbreviation that ends a sentence gets an additional full stop ("the U.S. .")
 """
 # ruff: noqa: RUF001, RUF002 (this module distinguishes characters that look alike)
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

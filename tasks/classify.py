@@ -1,7 +1,5 @@
 """Text classification of any table: a biattentive classification network, scored by accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

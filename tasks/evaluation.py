@@ -1,7 +1,5 @@
 """One call from Python: a source on some tasks against the baseline, with its records and their table."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Kinds of test examples for breakdowns, from data alone: python -m tasks.groups task=ner data=paper data_dir=DIR."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

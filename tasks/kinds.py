@@ -1,7 +1,5 @@
 """Two kinds of tasks: Classification chooses a label for each example, Tagging finds labelled spans of words."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

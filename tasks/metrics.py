@@ -1,7 +1,5 @@
 """Scores in percent from gold and predicted lists, and kinds of examples to score apart: pure functions."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys

@@ -1,7 +1,5 @@
 """Named entity recognition: a BiLSTM-CRF over BIOES tags, scored by span F1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command `python -m tasks.run`: trains and tests a model, or a sweep of models, and writes their records."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import errno

@@ -4,8 +4,6 @@ Files of SNLI are jsonl: one pair of sentences per line, with the label on which
 user's own pairs are tables.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +61,7 @@ class PairExample:
     label: str
 
 
-def _example(name: str, row: Mapping[str, Any], words: _Words) -> PairExample:
+def _example(name: str, row: Mapping[str, Any], words: "_Words") -> PairExample:
     absent = [field for field in FIELDS if field not in row]
     if absent:
         raise ValueError(f"expected the fields {', '.join(FIELDS)}, found no {', '.join(absent)}")

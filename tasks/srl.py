@@ -3,8 +3,6 @@
 Scores follow the rules of srl-eval, the official scorer of CoNLL-2005 and CoNLL-2012.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

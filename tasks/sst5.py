@@ -3,8 +3,6 @@
 Files have one bracketed tree per line, with a label from 0 to 4 at every node.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ into vectors; tasks and heads do not depend on which features these are. A `Head
 predictions.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +51,7 @@ class Batch:
         if not self.owners:
             object.__setattr__(self, "owners", tuple(torch.arange(len(text)) for text in self.texts))
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         """The batch with its tensors on a device."""
         targets = {name: upload(tensor, device) for name, tensor in self.targets.items()}
         return Batch(self.ids, self.texts, targets, tuple(upload(owners, device) for owners in self.owners))

@@ -3,8 +3,6 @@
 The paper tunes its biLM for one epoch on a task's training text, without the labels, before it freezes the biLM.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

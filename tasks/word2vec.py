@@ -8,8 +8,6 @@ One file serves all runs of an experiment. `--data DIR` keeps the words of the t
 depend on it.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

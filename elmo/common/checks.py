@@ -1,7 +1,5 @@
 """Checks of settings: ranges, choices, names of classes, and types that say a range: `hidden: Width = 200`."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Collection, Mapping

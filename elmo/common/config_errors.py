@@ -1,7 +1,5 @@
 """One-line explanations of Hydra and OmegaConf errors."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Devices and their threads: the choice of a device, copies to it, full precision on it, peak memory, parallel work."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

@@ -1,7 +1,5 @@
 """Errors: InputError for unusable input, excerpts of values for messages, and commands that report errors."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

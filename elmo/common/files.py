@@ -1,7 +1,5 @@
 """Files: atomic writing, lines of text, tables, JSON, paths with ~, hashes, free space, sizes and durations as text."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import gzip

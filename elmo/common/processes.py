@@ -1,7 +1,5 @@
 """Processes: signals, file locks, the jobs of a pool, workers that end with their parent. Loads no torch."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

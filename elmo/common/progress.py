@@ -1,7 +1,5 @@
 """Progress reporting: lines and progress bars for a console."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

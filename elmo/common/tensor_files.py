@@ -1,7 +1,5 @@
 """Tensor files: written atomically, checked for damage and for the expected content when read."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterator, Mapping

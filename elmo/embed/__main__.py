@@ -1,7 +1,5 @@
 """The command `python -m elmo.embed`: write the biLM layers of a text to a file, or of many texts to a folder."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Embedding a file: the biLM layers of its lines go to one HDF5 or Parquet file, which appears when it is complete."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

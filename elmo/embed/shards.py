@@ -3,8 +3,6 @@
 A shard appears when it is complete, and its metadata says of what it was made and how.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

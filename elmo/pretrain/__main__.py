@@ -1,7 +1,5 @@
 """Command line of `python -m elmo.pretrain`: trains a biLM, or another language model of the grid, on text."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import cast

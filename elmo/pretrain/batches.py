@@ -12,8 +12,6 @@ in BERT): so the model also learns to read words that are not masked, as in all 
 later.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,7 +50,7 @@ class Spelling:
     lengths: NDArray[np.int16]
 
     @classmethod
-    def of_words(cls, words: Sequence[str], max_characters: int) -> Spelling:
+    def of_words(cls, words: Sequence[str], max_characters: int) -> "Spelling":
         """The spelling of a list of words."""
         parts = [words[start : start + 100_000] for start in range(0, len(words), 100_000)]  # bounds the memory
         ids = np.concatenate([character_ids(part, max_characters).astype(np.int16) for part in parts])

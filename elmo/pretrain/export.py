@@ -9,8 +9,6 @@
 Rows are compressed.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import platform

@@ -5,8 +5,6 @@ its forward pass here agrees with the one that computes frozen layers. Training 
 other words (`TrainingLoss`). Perplexity always uses all words (`OutputLayer.log_likelihood`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -37,7 +35,7 @@ class OutputLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_words))
 
     @classmethod
-    def random(cls, n_words: int, dim: int, seed: int) -> OutputLayer:
+    def random(cls, n_words: int, dim: int, seed: int) -> "OutputLayer":
         """An untrained layer; its weights are small, so that all words start about equally likely."""
         layer = cls(n_words, dim)
         with torch.no_grad():
@@ -134,7 +132,7 @@ class LanguageModel(nn.Module):
         self.output = output
 
     @classmethod
-    def random(cls, options: BilmOptions | GridOptions, n_words: int, seed: int) -> LanguageModel:
+    def random(cls, options: BilmOptions | GridOptions, n_words: int, seed: int) -> "LanguageModel":
         """An untrained model; equal for equal seeds."""
         return cls(random_lm(options, seed), OutputLayer.random(n_words, options.output_dim, seed))
 

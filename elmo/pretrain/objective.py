@@ -15,8 +15,6 @@ training), and nothing else is changed. It is not a biLM's perplexity: a word is
 other masked words, and ends of sentences are not predicted.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import ClassVar

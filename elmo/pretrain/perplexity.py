@@ -1,7 +1,5 @@
 """The command `python -m elmo.pretrain.perplexity`: perplexity or masked loss of a language model."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

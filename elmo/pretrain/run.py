@@ -1,7 +1,5 @@
 """Pretraining run: builds the token store, trains, measures on held-out text, exports."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Settings of a pretraining run, with range checks."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Annotated, Any

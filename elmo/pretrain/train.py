@@ -5,8 +5,6 @@ takes the same steps as an uninterrupted one. On a CPU, with a budget in steps o
 GPU may sum in another order, and a budget in minutes depends on the clock.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import time
@@ -54,8 +52,8 @@ def precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def train(
-    model: LanguageModel, text: Text, heldout: Text | None, settings: Settings, folder: RunFolder, console: Console
-) -> Position:
+    model: LanguageModel, text: Text, heldout: Text | None, settings: Settings, folder: "RunFolder", console: Console
+) -> "Position":
     """Trains a model to the end of its budget and leaves a checkpoint of the end in the run's folder.
 
     Args:

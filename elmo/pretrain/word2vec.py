@@ -10,8 +10,6 @@ are usual for text of this size. One Neoverse-N1 core processes 106 k tokens a s
 passes over the 108 million tokens of the shipped biLM take 85 core-minutes.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import time

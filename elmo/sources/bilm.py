@@ -1,7 +1,5 @@
 """The biLM, or another language model of the grid, as a source of frozen layers, and a biLM that a task tunes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

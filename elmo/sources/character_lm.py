@@ -5,8 +5,6 @@ after the word, read from its end, and the space before it (Akbik et al. 2018, a
 flair, read without unpickling them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

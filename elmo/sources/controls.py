@@ -4,8 +4,6 @@ The context ladder, `in_context`, is for any source: it reads each word alone, w
 sentence, or in the whole one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re
@@ -49,7 +47,7 @@ def shuffled(weights: str, draw: int) -> Bilm:
     return bilm
 
 
-def matched(weights: str, draw: int) -> Matched:
+def matched(weights: str, draw: int) -> "Matched":
     """The shuffled biLM with layers as long as the trained one's, and centred."""
     return Matched(weights, draw, MATCHING_TEXT)
 

@@ -1,7 +1,5 @@
 """CoVe (McCann et al. 2017): the states of a translation model's encoder, a BiLSTM of two layers over word vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

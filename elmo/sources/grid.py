@@ -11,8 +11,6 @@ pre-norm: each adds to a residual stream and reads it through a layer norm witho
 of queries and keys (RoPE), so there is no table of positions.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,7 +94,7 @@ class GridOptions:
         return [round(i * self.n_layers / last) for i in range(last + 1)]
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], where: str = "options") -> GridOptions:
+    def from_json(cls, content: Mapping[str, Any], where: str = "options") -> "GridOptions":
         """The options in a parsed options.json; `where` names it in an error."""
         objective, network = cell_of(content)
         if (objective, network) == cell_of({}):
@@ -409,7 +407,7 @@ class _Rows(NamedTuple):
     kept: Numbers
 
     @classmethod
-    def of(cls, sentences: Sequence[Sentence], longest: int) -> _Rows:
+    def of(cls, sentences: Sequence[Sentence], longest: int) -> "_Rows":
         number_of = numbered_words(sentences)
         parts = [(sentence, part) for sentence in sentences if sentence for part in windows(len(sentence), longest)]
         lengths = np.array([part.end - part.start + 2 for _, part in parts], dtype=np.int64)

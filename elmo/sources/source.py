@@ -1,7 +1,5 @@
 """The interfaces of sources: `FrozenSource` for frozen layers, `TunableSource` for tuned ones."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """Static word vectors as a source: they join those of the head as ELMo does, frozen and scaled by the mix."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ torch.load(weights_only=True) reads neither pickles of protocol 4, which others 
 not installed. So torch reads the file with an unpickler that imports nothing.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The hidden states of a Hugging Face transformer as a source of layers, one vector for each word and layer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Command line of the layer store: list and prune it (python -m elmo.store)."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Cached frozen layers: each sentence is embedded once, for all runs if there is a layer store, else for this run."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shelf of the layer store: a file of rows and its index (see elmo.store)."""
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os

@@ -14,8 +14,6 @@ Examples:
   python -m tasks.compare reviews.csv --export model           also leaves a model for python -m tasks.predict
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

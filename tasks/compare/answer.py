@@ -1,7 +1,5 @@
 """The answer of a comparison: a sentence, a small table and a figure, from the records of its runs."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence

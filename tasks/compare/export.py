@@ -1,7 +1,5 @@
 """A predictor to take away: the best model of a comparison, trained on nearly all data, with a card and hashes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Makes an experiment of own data: split files, a dataset file, and a table of arms and seeds. Loads no torch."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Reads labelled data of any common form, and says what it found: delimiter, columns and task. Loads no torch."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

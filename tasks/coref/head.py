@@ -3,8 +3,6 @@
 A document has up to tokens * width candidates, so nothing as wide as a representation is computed for all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ Each metric is the harmonic mean of a precision and a recall. Their numerators a
 documents before they are divided, so `Scores.examples` has those of each document.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

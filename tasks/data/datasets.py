@@ -1,7 +1,5 @@
 """Datasets: examples from shipped files, from official files in a data folder or from the hub, and a look at them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random
@@ -79,7 +77,7 @@ class DataConfig:
     hub: HubConfig | None = None
     instead: str = ""
 
-    def of_fold(self, fold: int | None) -> DataConfig:
+    def of_fold(self, fold: int | None) -> "DataConfig":
         """The dataset with the files of one fold; without folds, the dataset itself.
 
         Raises:

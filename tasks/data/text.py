@@ -9,8 +9,6 @@ split further at hyphens, dashes and slashes, where answers begin and end ("1990
 found in the raw text itself, so they are exact even if the word for the model is spelled differently.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 An arm of the benchmark is a choice of these features. Heads depend on their widths alone.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The parts of features: numbered words, and their vectors, pretrained or drawn or from a CNN over characters."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +88,7 @@ class LocatedText:
         """True for tokens, false for padding, (batch, tokens)."""
         return self.words > 0
 
-    def to(self, device: torch.device) -> LocatedText:
+    def to(self, device: torch.device) -> "LocatedText":
         """The same text with its numbers on a device."""
         layers = {
             name: located if located.rows is None else replace(located, rows=upload(located.rows, device))

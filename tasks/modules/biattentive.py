@@ -1,7 +1,5 @@
 """A head that classifies texts: a biattentive classification network (McCann et al. 2017)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

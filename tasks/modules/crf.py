@@ -3,8 +3,6 @@
 Masks are (batch, tokens), with tokens before padding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ the weights. Only the loop over the steps remains, with an implementation for ea
 packed: step t has the sentences that are longer than t, longest first, so that padding costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 

@@ -6,8 +6,6 @@ for the state. A highway LSTM has a gate r before those of an LSTM, and before r
 the state adds nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,7 +49,7 @@ class Packing:
     steps: Tensor
 
     @classmethod
-    def of(cls, lengths: Tensor, tokens: int, device: torch.device) -> Packing:
+    def of(cls, lengths: Tensor, tokens: int, device: torch.device) -> "Packing":
         """The packing of sentences of these lengths, padded to `tokens`; cached: every layer needs the same."""
         return _packing(tuple(lengths.tolist()), tokens, device)
 

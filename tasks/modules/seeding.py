@@ -1,7 +1,5 @@
 """Seeding: each use of randomness has a named generator, so that draws do not affect each other."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The POS probe: a linear classifier of each token's vector, and the same classifier on random tags as a control."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter

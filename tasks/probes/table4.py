@@ -4,8 +4,6 @@
 Sentences of SemCor are printed only; what is kept of them is a count.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

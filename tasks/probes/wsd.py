@@ -4,8 +4,6 @@ Data are SemCor as JSON lines, the XML of the WSD evaluation framework, and Word
 WordNet's keys, such as art%1:06:00::. An entry is a lemma with its part of speech, art%1.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Run configuration: the composed config tree, checked and resolved to plain objects."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,7 +88,7 @@ class Run(RunSettings):
     data_dir: Path
     resolved: Mapping[str, Any]
     variant: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
-    also: Sequence[Run] = ()
+    also: Sequence["Run"] = ()
     own_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,7 +175,7 @@ class Run(RunSettings):
                 "content back and run with retry=failed, or run again to start over with the new content"
             )
 
-    def numbered(self, numbers: Mapping[str, int]) -> Run:
+    def numbered(self, numbers: Mapping[str, int]) -> "Run":
         """The same run with another seed, another fold, or both."""
         return replace(self, **numbers, resolved={**self.resolved, **numbers})  # type: ignore[arg-type]
 

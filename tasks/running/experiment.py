@@ -1,7 +1,5 @@
 """Carries out one run: builds the model, trains it, tests it once and writes its record."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Experiment loggers: Weights & Biases, TensorBoard or none. A logger that fails does not stop the run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -127,7 +125,7 @@ class Logger:
             with self._giving_up():
                 self._log.final(values)
 
-    def __enter__(self) -> Logger:
+    def __enter__(self) -> "Logger":
         return self
 
     def __exit__(

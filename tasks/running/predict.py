@@ -1,7 +1,5 @@
 """Trained models: saved by a run with keep_weights=true, loaded, and applied by tasks.predict or tasks.load_model."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -7,8 +7,6 @@ file, data=PATH.yaml, is not trusted: nothing in it is resolved, and all of it i
 defines every key.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator, Sequence

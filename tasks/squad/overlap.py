@@ -1,7 +1,5 @@
 """Overlap of SQuAD's test questions with a biLM's training text: python -m tasks.squad.overlap DEV.json TEXT..."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import defaultdict

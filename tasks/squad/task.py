@@ -8,8 +8,6 @@ w1.x + w2.y + w3.(x * y). The last term is computed as (w3 * x) y^T, so that not
 pair of tokens is kept: memory is bounded by batch * tokens * tokens.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import string

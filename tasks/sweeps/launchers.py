@@ -1,7 +1,5 @@
 """Launchers of other packages: how their processes start and end, and what their errors mean."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re

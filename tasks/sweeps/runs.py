@@ -1,7 +1,5 @@
 """The runs that a command stands for: their configs, what they need and do not find, and the plan of --plan."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

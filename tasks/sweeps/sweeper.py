@@ -4,8 +4,6 @@ Hydra's own sweeper makes a product, which cannot express "task A with data X, t
 it knows whether the others can be done, and does not say how they ended.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -3,8 +3,6 @@
 It works for all tasks. The test split is read only after training has ended.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import random
@@ -195,7 +193,7 @@ class TaskModel(nn.Module):
         self.head = head
 
     @classmethod
-    def start(cls, task: Task[Any, Any], features: TokenFeatures, seed: int) -> TaskModel:
+    def start(cls, task: Task[Any, Any], features: TokenFeatures, seed: int) -> "TaskModel":
         """The model before training; the seed alone decides its initial values."""
         with drawing_from(seed, "head"):  # for parameters that only their constructor draws
             head = task.build_head(features.widths) if any(features.widths.values()) else BagOfWords(task)

@@ -3,8 +3,6 @@
 Also what texts share: `shared` and `Excluded`.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import lzma

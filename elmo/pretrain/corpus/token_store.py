@@ -17,8 +17,6 @@ sentences in a seeded random order (`merge`). Both work in `<folder>.partial`, w
 complete. A process that finds another one building waits for its store (`<folder>.lock`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing
@@ -346,7 +344,7 @@ class Shard:
     words: NDArray[np.uint8]  # joined by line ends; no word holds white space
 
     @classmethod
-    def load(cls, path: Path) -> Shard:
+    def load(cls, path: Path) -> "Shard":
         """Return the shard in `path`."""
         with np.load(path) as file:
             return cls(**file)
