@@ -1,7 +1,6 @@
 """Scores in percent from gold and predicted lists, and kinds of examples to score apart: pure functions."""
 
 import importlib.util
-import math
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -26,8 +25,6 @@ SPAN_METRICS = {
     "recall": Metric([[Ratio({"tp": 100}, {"tp": 1, "fn": 1})]]),
 }
 CLASS_METRICS = {"accuracy": mean_of("correct", 100)}
-
-SAME_SCORE = 1e-9  # two scorers agree if their percentages differ by no more
 
 
 @dataclass(frozen=True)
@@ -59,10 +56,6 @@ class Scores:
 
 def _plain(numbers: Mapping[str, float]) -> dict[str, float]:
     return {name: value if type(value) in (int, float) else float(value) for name, value in numbers.items()}
-
-
-class ScorersDisagree(RuntimeError):  # noqa: N818
-    """Two scorers give different values for the same predictions; the message names both values."""
 
 
 class Labelled(Hashable, Protocol):
@@ -133,22 +126,6 @@ def _bare_sklearn() -> Iterator[None]:
     finally:  # others get the whole package
         for module in [name for name in sys.modules if name == "sklearn" or name.startswith("sklearn.")]:
             del sys.modules[module]
-
-
-def check_same_values(of_record: dict[str, float], fast: dict[str, float]) -> None:
-    """Raises ScorersDisagree unless both scorers give the same values up to rounding.
-
-    Args:
-        of_record: values by seqeval.
-        fast: values by the fast metric, which selected the epoch.
-    """
-    for name, value in of_record.items():
-        if not math.isclose(value, fast[name], rel_tol=0, abs_tol=SAME_SCORE):
-            raise ScorersDisagree(
-                f"test {name}: expected the same value from seqeval and from tasks.metrics, found {value!r} and "
-                f"{fast[name]!r}. Install the version of seqeval in constraints.txt and run with retry=failed; if "
-                "they still disagree, tasks.metrics or the tags are wrong"
-            )
 
 
 def _f1(right: int, guessed: int, gold: int) -> dict[str, float]:

@@ -22,7 +22,6 @@ from elmo.common.files import CONF, print_lines
 from elmo.common.processes import end_with_parent
 from results.experiments import experiment_names
 from results.records.record import RecordConflict, RecordUnreadable
-from tasks.metrics import ScorersDisagree
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended, run
 from tasks.running.schema import add_config_dir, explain, explain_null, group_options, use_config_dir
@@ -32,7 +31,7 @@ from tasks.sweeps.sweeper import SuiteSweeper
 from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 
 # Errors with a message that is meant for the user.
-EXPLAINED = (InputError, RecordConflict, RecordUnreadable, ScorersDisagree, NonFiniteLoss, OutOfMemory, OSError)
+EXPLAINED = (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OutOfMemory, OSError)
 sweeper.register()
 
 _said: set[str] = set()  # why runs of this command failed, as printed by this process

@@ -306,11 +306,7 @@ class Task(ABC, Generic[Example, Settings]):
         """The scores of predictions against the gold labels."""
 
     def score_test(self, examples: Sequence[Example], predictions: Sequence[Any]) -> Scores:
-        """The test scores for the record: those of `score`, unless the task has a slower scorer of record.
-
-        Raises:
-            ScorersDisagree: the scorer of record gives other values than `score`.
-        """
+        """The test scores for the record: those of `score`, unless the task has a slower scorer of record."""
         return self.score(examples, predictions)
 
     def judged(self, examples: Sequence[Example], answers: Sequence[Answer]) -> list[list[tuple[float, bool]]]:

@@ -42,7 +42,7 @@ from results.records.record import (
 from tasks.bag_of_words import BagOfWords
 from tasks.data.datasets import common_labels, look_at
 from tasks.features.token_features import TokenFeatures, features_recipes
-from tasks.metrics import SAME_SCORE, Scores
+from tasks.metrics import Scores
 from tasks.modules.layers import kernels_for
 from tasks.running.config import Run
 from tasks.running.loggers import Logger
@@ -52,6 +52,7 @@ from tasks.training.trainer import FitsItself, FitState, TaskModel, Trainer
 
 FEW_STEPS = 2  # warn if an epoch has no more steps than this
 STEPS_ADVISED = 10
+SAME_SCORE = 1e-9  # two scorers agree if their percentages differ by no more
 LEAST_COVERAGE = 0.5  # warn if a smaller share of a split's words has a pretrained vector
 
 
