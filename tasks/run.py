@@ -15,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from elmo.common.config_errors import CONFIG_ERRORS, explain_options
+from elmo.common.config_errors import CONFIG_ERRORS, explain_plain
 from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept, shortened
 from elmo.common.files import CONF, print_lines
@@ -24,7 +24,7 @@ from results.experiments import experiment_names
 from results.records.record import RecordConflict, RecordUnreadable
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended, run
-from tasks.running.schema import add_config_dir, explain, explain_null, group_options, use_config_dir
+from tasks.running.schema import add_config_dir, explain, group_options, use_config_dir
 from tasks.sweeps import sweeper
 from tasks.sweeps.launchers import Terminated, end_children, explain_launcher, explain_stop, sigterm_as_interrupt
 from tasks.sweeps.sweeper import SuiteSweeper
@@ -155,7 +155,7 @@ def main() -> None:
 
 def _explain_outside_runs(error: Exception) -> str | None:
     """Why the command failed outside of its runs; None for an error that needs its traceback."""
-    if explained := explain_launcher(error) or explain_options(error) or explain_null(error, sys.argv[1:]):
+    if explained := explain_launcher(error):
         return explained
     if isinstance(error, CONFIG_ERRORS):
         return explain(error, typed=sys.argv[1:])
@@ -163,7 +163,7 @@ def _explain_outside_runs(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, OSError):  # in the sweep's own folder
         return f"{error}. If the folder for results is not writable, use another runs_dir=DIR"
-    return None
+    return explain_plain(error, sys.argv[1:])
 
 
 def _hand_to_hydra() -> argparse.Namespace:

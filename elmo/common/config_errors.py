@@ -3,7 +3,8 @@
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from traceback import walk_tb
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -65,13 +66,14 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
     return f"unknown key {name}.{hint}{listed}"
 
 
-def explain_options(error: Exception) -> str | None:
-    """Explains Hydra's plain error about options that exclude each other; returns None for any other error."""
-    if not isinstance(error, ValueError) or "Only one of --run" not in str(error):
+def explain_plain(error: Exception, typed: Sequence[str]) -> str | None:
+    """Explains a plain error that Hydra itself raises, such as for a group that is null; returns None for any other error."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    if not modules[-1].startswith(("hydra.", "omegaconf.")):
         return None
     return (
-        "expected one of -m, --cfg and --info, found several. --cfg and --info print the settings of one run: drop -m, "
-        "and give each key one value"
+        f"{' '.join(typed)}: {error}. A group cannot be null, and what is below a part that is null cannot be set; "
+        "--cfg and --info print the settings of one run: drop -m"
     )
 
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from elmo.common.config_errors import CONFIG_ERRORS, explain, explain_options
+from elmo.common.config_errors import CONFIG_ERRORS, explain, explain_plain
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept
 from elmo.common.files import CONF
 from elmo.pretrain.run import pretrain
@@ -70,13 +70,10 @@ def main() -> None:
         sys.exit(130)
     except CONFIG_ERRORS as error:
         sys.exit(_explained(error))
-    except ValueError as error:
-        if explained := explain_options(error):
+    except (ValueError, AssertionError) as error:
+        if explained := explain_plain(error, sys.argv[1:]):
             sys.exit(f"elmo.pretrain: {explained}")
-        if "Config group override must be" not in str(error):  # Hydra raises this for size=null
-            raise
-        name = next((name for name in ("objective", "network") if f"{name}=null" in sys.argv), "size")
-        sys.exit(f"elmo.pretrain: {name}: expected one of its choices, found null")
+        raise
 
 
 if __name__ == "__main__":

@@ -277,25 +277,6 @@ def explain(error: Exception, where: str = "", typed: Sequence[str] = ()) -> str
     return explained
 
 
-def explain_null(error: Exception, typed: Sequence[str]) -> str | None:
-    """Explains two plain errors of Hydra about null in the wrong place; returns None for any other error.
-
-    Args:
-        error: the error.
-        typed: the overrides; Hydra does not say which of them it is about.
-    """
-    if isinstance(error, AssertionError) and "Unexpected type for root: NoneType" in str(error):
-        keys = [key for key in (override.partition("=")[0].lstrip("+") for override in typed) if key.count(".") > 1]
-        return (
-            f"{', '.join(keys) or 'a setting'}: expected a part that the run has, found null above it, as above "
-            "features.characters.dim with task=sst5. Leave the setting out; a sweep over tasks or features with and "
-            "without the part needs two commands"
-        )
-    if isinstance(error, ValueError) and "Config group override must be" in str(error):
-        return "a group of settings cannot be null, as in task=null; name one of its choices, as in task=ner"
-    return None
-
-
 def _known_keys(parent: str, typed: Sequence[str]) -> list[str]:
     if parent.endswith(".source"):
         return []  # its class may accept more than its YAML sets

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.integration
         ("seed=-1", "seed: expected at least 0, found -1"),
         ("seed=1,2", "seed=1,2: expected one value. A list is seed=[1,2]; a sweep over several needs -m"),
         ("elmo", "elmo: expected KEY=VALUE, found no value. --help shows the keys"),
-        ("task=null", "a group of settings cannot be null"),
+        ("task=null", "Config group override must be a string or a list. Got NoneType. A group cannot be null"),
     ],
 )
 def test_one_line_says_what_is_wrong(place, command, tmp_path, monkeypatch, setting, message):
@@ -100,8 +100,8 @@ class TestSweep:
     def test_an_option_that_prints_settings(self, place, command, tmp_path, option):
         code, out, err = command("-m", *arguments(place, tmp_path, "seed=1,2"), *option)
         assert (code, out) == (1, "")
-        assert err.startswith("tasks.run: expected one of -m, --cfg and --info, found several. ")
-        assert "drop -m, and give each key one value\n" in err
+        assert "Only one of --run, --multirun, " in err
+        assert err.endswith("--cfg and --info print the settings of one run: drop -m\n")
         assert err.count("\n") == 1
 
     def test_zero_parallel_runs(self, place, command, tmp_path):
