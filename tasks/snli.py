@@ -179,10 +179,6 @@ class Esim(Classifier):
         scores: Tensor = self.classifier(torch.cat(pooled, dim=-1))
         return scores.float()
 
-    def pairs(self, lengths: Sequence[int]) -> int:
-        """Those of the premise with the hypothesis."""
-        return lengths[0] * lengths[1]
-
 
 class Snli(Classification[PairExample, EsimSettings]):
     """Natural language inference by accuracy."""

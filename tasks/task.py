@@ -99,14 +99,6 @@ class Head(nn.Module, ABC):
         """
         return [(prediction, []) for prediction in self.decode(features, batch)]
 
-    def pairs(self, lengths: Sequence[int]) -> int:
-        """The number of pairs of tokens that `decode` compares at once in an example with texts of these lengths.
-
-        `tasks.predict` refuses a text for which the memory would not be enough. By default none: memory grows with the
-        tokens alone.
-        """
-        return 0
-
 
 @dataclass
 class NoSettings:

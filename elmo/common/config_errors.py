@@ -67,7 +67,7 @@ def explain(error: Exception, known_keys: Callable[[str], Iterable[str]], where:
 
 
 def explain_plain(error: Exception, typed: Sequence[str]) -> str | None:
-    """Explains a plain error that Hydra itself raises, such as for a group that is null; returns None for any other error."""
+    """Explains a plain error that Hydra raises, such as for a group that is null; returns None for any other error."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
     if not modules[-1].startswith(("hydra.", "omegaconf.")):
         return None

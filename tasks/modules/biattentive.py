@@ -107,7 +107,3 @@ class BiattentiveClassifier(Classifier):
         weights = masked_softmax(self.attention(x).squeeze(-1), mask)  # (batch, tokens)
         attentive = product(weights.unsqueeze(1), x).squeeze(1)
         return torch.cat([masked_max(x, mask), -masked_max(-x, mask), masked_mean(x, mask), attentive], dim=-1)
-
-    def pairs(self, lengths: Sequence[int]) -> int:
-        """Those of the text with itself."""
-        return lengths[0] ** 2

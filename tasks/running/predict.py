@@ -38,9 +38,7 @@ RUN_AGAIN = "Delete the run's folder and run it again with keep_weights=true"
 
 LINES_AT_ONCE = 1024
 TOKENS_AT_ONCE = 1 << 20
-MOST_GB = 4  # of memory for one text, by an estimate:
-NUMBERS_PER_TOKEN = 4000  # of features and head
-NUMBERS_PER_PAIR = 4  # of tokens that the head compares
+LONGEST = 15_000  # tokens; a head that compares all of a text with each other needs 4 GB for them
 DIGITS = 4  # of probabilities
 RUNS_NAMED = 5  # at most, in a message
 STANDARD_INPUT = Path("/dev/stdin")
@@ -75,7 +73,7 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or - for 
 --output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
                sst5, snli, classify: "probabilities" of all labels; tags, answers and chains have none.
 
-A text that is empty, not readable or too long for the memory gets an empty line, {"id": ..., "error": ...} or a row
+A text that is empty, not readable or too long gets an empty line, {"id": ..., "error": ...} or a row
 without a prediction, and a message on standard error. The others are predicted, and the exit status is 1.
 """
 EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4"
@@ -315,13 +313,8 @@ class LoadedModel:
     def answer(self, asked: Sequence[Asked]) -> None:
         """Fills in the predictions, or why an example has none: the others have theirs."""
         for one in (one for one in asked if not one.error):
-            lengths = list(map(len, self.task.texts(one.example)))
-            numbers = NUMBERS_PER_TOKEN * sum(lengths) + NUMBERS_PER_PAIR * self.model.head.pairs(lengths)
-            if 4 * numbers > MOST_GB * 1e9:  # float32
-                one.error = (
-                    f"expected a text for which {MOST_GB} GB of memory are enough, found {sum(lengths):,} tokens, "
-                    f"which need about {4 * numbers / 1e9:,.0f} GB. Split the text"
-                )
+            if (tokens := max(map(len, self.task.texts(one.example)))) > LONGEST:
+                one.error = f"expected a text of at most {LONGEST:,} tokens, found {tokens:,}. Split the text"
         if usable := [one for one in asked if not one.error]:
             self._decode(usable)
 

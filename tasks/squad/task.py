@@ -366,10 +366,6 @@ class BidafSelfAttention(Head):
         spans = zip(ends[0].tolist(), (ends[1] + 1).tolist(), strict=True)
         return list(zip(spans, (shares[0] * shares[1]).tolist(), strict=True))
 
-    def pairs(self, lengths: Sequence[int]) -> int:
-        """Those of the passage with itself and with the question."""
-        return lengths[0] * sum(lengths)
-
 
 def best_spans(start: Tensor, end: Tensor, longest: int) -> tuple[Tensor, Tensor]:
     """First and last tokens whose scores have the greatest sum, of spans of 1 to `longest` tokens: each (batch,)."""

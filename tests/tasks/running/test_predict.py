@@ -269,19 +269,10 @@ class TestMemory:
         assert [first, last] == [{**one, "id": n} for n, one in zip("13", model.predict(self.TEXTS[::2]), strict=True)]
         return wrong["error"]
 
-    def test_a_text_whose_pairs_of_tokens_would_fill_the_memory(self, reviews):
-        model = load_model(reviews, "cpu")
-        for tokens, enough in ((10_000, True), (20_000, False)):  # 4 numbers of 4 bytes for each pair
-            asked = model.ask("a " * tokens, "1")
-            assert (tokens**2 * 16 < 4e9) == enough
-            model._decode = lambda _: None
-            model.answer([asked])
-            assert (asked.error == "") == enough
-        assert "found 20,000 tokens, which need about 7 GB. Split the text" in asked.error
-
     def test_the_others_are_answered(self, reviews, monkeypatch):
-        monkeypatch.setattr(predict, "MOST_GB", 20 * predict.NUMBERS_PER_TOKEN * 4 / 1e9)
-        assert "found 40 tokens, which need about" in self.error_of_the_second(load_model(reviews, "cpu"))
+        monkeypatch.setattr(predict, "LONGEST", 20)
+        error = self.error_of_the_second(load_model(reviews, "cpu"))
+        assert error == "expected a text of at most 20 tokens, found 40. Split the text"
 
     @pytest.mark.parametrize(
         "error",
