@@ -4,62 +4,32 @@ Skip-gram with negative sampling, on the tokens that the biLM was trained on: a 
 `elmo.pretrain.word2vec`. Words are lower-cased, because the tasks look vectors up in lower case
 (features.words.lowercase); their character CNN reads the original spelling.
 
-One file serves all runs of an experiment. `--data DIR` keeps the words of the tasks' data alone. Training does not
-depend on it.
+One file serves all runs of an experiment.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from itertools import chain, product
+from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
 
 from rich.console import Console
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import command_parser, exit_status
 from elmo.common.processes import available_cores
 from elmo.pretrain.corpus.token_store import CorpusSettings
 from elmo.pretrain.word2vec import Word2VecSettings, make_vectors
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
-from tasks.data.datasets import DataSource
-from tasks.running.config import typed_folds
-from tasks.running.schema import group_options
-from tasks.task import SPLITS
 
 EXAMPLE = """\
 examples:
   python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
   python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
-  python -m tasks.word2vec run/store --data DIR --workers 1 --out static.txt     the same file again each time
+  python -m tasks.word2vec run/store --workers 1 --out static.txt     the same file again each time
   ELMO_WORD2VEC=static.txt python -m tasks.run task=ner features=static          then
 """
-
-
-def words_of_data(folder: Path) -> set[str]:
-    """The words of every dataset in conf/ whose files are in the folder or shipped, as its task reads them.
-
-    Raises:
-        InputError: the folder has no dataset, or one cannot be read.
-    """
-    words, counted = set[str](), list[str]()
-    for task, data in product(group_options("task"), group_options("data")):
-        try:
-            run = typed_folds([f"task={task}", f"data={data}"])[0]  # the splits of any fold have all examples
-            source = DataSource(replace(run.data, hub=None), folder)
-            source.check_there(download=False)
-        except InputError:  # a dataset of another task, or one that is not in the folder
-            continue
-        for split in SPLITS:
-            for example in source.load(run.task, split).examples:
-                words.update(chain.from_iterable(run.task.texts(example)))
-        counted += [f"{task} {data}"] * (not run.data.shipped)
-    if not counted:
-        raise InputError(f"--data {folder}: expected the files of a dataset, as data_dir of tasks.run, found none")
-    print(f"{len(words):,} words of the data: {', '.join(counted)}", file=sys.stderr)
-    return words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,9 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("texts", metavar="TEXT", type=Path, nargs="+", help=about)
     about = "default: the file of features=static and word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt"
     parser.add_argument("--out", metavar="FILE", type=Path, default=word2vec_path(), help=about)
-    about = "the tasks' official files, as data_dir of tasks.run: keeps the words of the data in it, and of the "
-    about += "shipped data; default: keeps all words"
-    parser.add_argument("--data", metavar="DIR", type=Path, help=about)
     parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
     share = CorpusSettings.heldout_fraction
     notes = {
@@ -96,8 +63,7 @@ def _train(options: argparse.Namespace) -> None:
     text = CorpusSettings(
         options.texts, tokenise=options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed
     )
-    kept = None if options.data is None else words_of_data(options.data)  # an hour before they are needed
-    make_vectors(text, options.out, settings, Console(stderr=True), kept)
+    make_vectors(text, options.out, settings, Console(stderr=True))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import logging
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -137,17 +137,14 @@ def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.floa
             file.write(line % (word, *vector.tolist()))
 
 
-def make_vectors(
-    corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console, kept: Collection[str] | None = None
-) -> None:
+def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console) -> None:
     """Trains vectors, writes them to `out`, and describes their text and training in a JSON file next to it.
 
     Args:
         corpus: the text and how to tokenise it, or one finished token store as its only source.
-        out: the file, .txt, or .safetensors for tensors in float16; an existing one is never overwritten.
+        out: the file, .txt; an existing one is never overwritten.
         settings: of the training.
         console: for progress.
-        kept: the words to write, if they have a vector; None for all.
     """
     if out.suffix != ".txt":
         raise InputError(f"{out}: expected a name such as {out.stem}.txt")
@@ -170,13 +167,6 @@ def make_vectors(
             raise InputError(f"{stores[0]}: a token store; expected it alone, found other sources too")
         store = TokenStore.open(stores[0]) if stores else build_store(corpus, Path(work) / "store", console)
         words, vectors, about = train(store, settings, console)
-    if kept is not None:
-        forms = set(kept if settings.cased else map(str.lower, kept))
-        rows = [row for row, word in enumerate(words) if word in forms]
-        if not rows:
-            raise InputError(f"--data: expected words of the text among the {len(forms):,} of the data, found none")
-        words, vectors = [words[row] for row in rows], vectors[rows]
-        about |= {"words_of_data": len(forms), "words": len(words)}
     with replacing(out) as partial:
         write_vectors(partial, words, vectors)
     text = {key: store.header[key] for key in ("sources", "settings", "counts")}

@@ -117,29 +117,6 @@ class TestTraining:
         assert first == again
         assert first != other
 
-    def test_vectors_of_the_data_s_words(self, text, tmp_path, monkeypatch, capsys):
-        """Of the words that the files in a folder have: the vectors of the whole training."""
-        only = {"task": ["ner", "sst5"], "data": ["paper", "wnut17"]}
-        monkeypatch.setattr("tasks.word2vec.group_options", only.__getitem__)
-        data = tmp_path / "data" / "conll2003"
-        data.mkdir(parents=True)
-        for name in ("eng.train", "eng.testa", "eng.testb"):
-            (data / name).write_text("Tea NN I-NP O\nunicorn NN I-NP O\nmotor NN I-NP O\n\n")
-        trained(text, "--out", tmp_path / "all.txt", "--epochs", "1", *SMALL)
-        for name in ("a", "b"):
-            out = tmp_path / f"{name}.txt"
-            trained(text, "--out", out, "--epochs", "1", *SMALL, "--data", tmp_path / "data")
-        assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "b.txt").read_bytes()
-        every, some = (open_vectors(str(tmp_path / name)).pick() for name in ("all.txt", "a.txt"))
-        assert some.keys() == {"tea", "motor"} < every.keys(), "lower-cased; no unicorn is in the text"
-        for word, vector in some.items():
-            np.testing.assert_array_equal(vector, every[word])
-        about = json.loads((tmp_path / "a.json").read_text())["training"]
-        assert (about["words_of_data"], about["words"]) == (3, 2)
-        assert "words of the data: ner paper" in capsys.readouterr().err
-        assert main([str(text), "--out", str(tmp_path / "c.txt"), "--data", str(data)]) == 1
-        assert "expected the files of a dataset" in capsys.readouterr().err
-
     def test_held_out_text_is_not_seen(self, tmp_path):
         """Of text, the paragraphs that a pretraining with its own defaults holds out; of a store, the store's."""
         text = write(tmp_path / "text.txt", range(1500))
