@@ -40,6 +40,8 @@ def save_layer(layer: Elmo, folder: str | Path) -> None:
     save_file({name: value.contiguous() for name, value in layer.mixes.state_dict().items()}, folder / MIXES)
     mix: Any = next(iter(layer.mixes.values()))
     settings = {"layers": mix.chosen, "layer_norm": mix.layer_norm, "l2": mix.l2, "dropout": layer.dropout.p}
+    if source.int8:
+        settings["precision"] = "int8"
     write_json(folder / SETTINGS, {"places": list(layer.mixes), **settings})
     facts = {"folder": folder, "layers": len(source.widths), "dim": layer.dim, "mixes": json.dumps(layer.weights())}
     card = CARD.format(**facts, sha256=sha256_of(folder / WEIGHTS))
@@ -49,7 +51,8 @@ def save_layer(layer: Elmo, folder: str | Path) -> None:
 def load_layer(folder: str | Path) -> Elmo:
     """The layer that `save_layer` wrote."""
     folder = Path(folder)
-    layer = Elmo(load_bilm(folder / WEIGHTS), **read_own_json(folder / SETTINGS))
+    settings = read_own_json(folder / SETTINGS)
+    layer = Elmo(load_bilm(folder / WEIGHTS, precision=settings.pop("precision", "float32")), **settings)
     layer.mixes.load_state_dict(load_file(folder / MIXES))
     return layer
 

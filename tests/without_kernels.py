@@ -18,7 +18,7 @@ KERNELS = "elmo/kernels"
 FAST = "not integration and not processes and not slow and not gpu and not cluster"
 TESTS = (
     "tests/elmo/kernels",  # skipped, each with its reason
-    *(f"tests/elmo/bilm/test_{name}.py" for name in ("fast", "encoder", "lstm", "lstm_on_gpu", "model")),
+    *(f"tests/elmo/bilm/test_{name}.py" for name in ("fast", "encoder", "int8", "lstm", "lstm_on_gpu", "model")),
     *("tests/elmo/store/test_cached_layers.py", "tests/elmo/store/test_store.py"),
     "tests/elmo/pretrain/test_language_model.py",
     *("tests/tasks/modules", "tests/tasks/features/test_token_features.py", "tests/tasks/training/test_trainer.py"),

@@ -22,6 +22,7 @@ from elmo.bilm.fast import Prepared, in_blocks
 from elmo.bilm.options import N_CHARACTERS, UNKNOWN_WORD, BilmOptions
 from elmo.bilm.sentences import character_ids
 from elmo.common.device import at_once, side_by_side, upload
+from elmo.common.int8 import LEVELS, NOT_NEGATIVE, in_steps, product
 
 WORDS_AT_ONCE = 512  # limits the memory of the convolutions: 512 words x 2048 filters x 50 positions are 200 MB
 WORDS_IN_A_SHARE = 32  # of a thread, at least
@@ -37,10 +38,17 @@ class Highway(nn.Module):
         self.carry = nn.Linear(dim, dim)
         self.transform = nn.Linear(dim, dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The gated mixture, of the input's shape (words, dim)."""
-        gate = torch.sigmoid(self.carry(x))
-        return torch.lerp(x, torch.relu(self.transform(x)), gate)
+    def forward(self, x: Tensor, levels: int | None = None) -> Tensor:
+        """The gated mixture, of the input's shape (words, dim); with levels, of products in int8."""
+        carried, transformed = (
+            linear(x) if levels is None else _int8_product(x, linear, levels) for linear in (self.carry, self.transform)
+        )
+        return torch.lerp(x, torch.relu(transformed), torch.sigmoid(carried))
+
+
+def _int8_product(x: Tensor, linear: nn.Linear, levels: int) -> Tensor:
+    weight, step = in_steps(linear.weight)
+    return product(x, weight.t(), step, levels) + linear.bias
 
 
 class CharacterEncoder(nn.Module):
@@ -58,6 +66,11 @@ class CharacterEncoder(nn.Module):
         projection = nn.Linear(options.n_filters, options.projection_dim)
         # bilm-tf has none if the widths are equal.
         self.projection = projection if options.n_filters != options.projection_dim else nn.Identity()
+        self.use_int8(False)
+
+    def use_int8(self, int8: bool) -> None:
+        """Whether the products of highways are in int8 from now on; see `elmo.bilm.model.Bilm.use_int8`."""
+        self.int8 = int8
         self._panels: Prepared[fast.EncoderPanels] = Prepared()
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -67,8 +80,9 @@ class CharacterEncoder(nn.Module):
         convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
         x = torch.cat([_max_over_windows(conv, x) for conv in convolutions], dim=1)  # (words, n_filters)
         x = torch.relu(x) if self.options.activation == "relu" else torch.tanh(x)
+        levels = LEVELS if self.options.activation == "tanh" else NOT_NEGATIVE
         for highway in self.highways:
-            x = highway(x)
+            x = highway(x, levels if self.int8 else None)
         projected: Tensor = self.projection(x)  # (words, projection_dim)
         return projected
 
@@ -107,8 +121,8 @@ class CharacterEncoder(nn.Module):
         """The weights in the layout of the compiled functions."""
         convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
         highways = [(one.carry, one.transform) for one in cast(Iterable[Highway], self.highways)]
-        characters = self.characters.weight
-        return compiled.encoder_panels(characters, convolutions, highways, self.projection, self.options.activation)
+        parts = self.characters.weight, convolutions, highways, self.projection, self.options.activation
+        return compiled.encoder_panels(*parts, self.int8)
 
 
 def _max_over_windows(convolution: nn.Conv1d, x: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """LSTM with a projected, clipped state: one direction of one layer, over a batch packed by length.
 
 torch's LSTM with `proj_size` is the same recurrence without clipping. The trained models need the clipping, so the
-steps are written out here. On a CPU they run in compiled C (`elmo.bilm.fast`) if there is a compiler and the
-precision is float32, otherwise in torch. A GPU runs both directions in parallel (`elmo.bilm.lstm`).
+steps are written out here. On a CPU they run in compiled C (`elmo.bilm.fast`) if there is a compiler and weights
+are float32, otherwise in torch; in both the products may be in int8. A GPU runs both directions in parallel
+(`elmo.bilm.lstm`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from elmo.bilm import fast
 from elmo.bilm.fast import Prepared, in_blocks, pointwise
 from elmo.bilm.recurrence import Clips, in_parallel
 from elmo.common.device import upload
+from elmo.common.int8 import FINE, LEVELS, in_steps, product
 
 # Maximum number of gate values that are computed ahead of their steps (256 MB), so that this memory does not grow with
 # the text. The compiled kernel has a separate limit.
@@ -83,6 +85,7 @@ class TransposedWeights:
     recurrent: Tensor  # (projection_dim, 4 * cell_dim)
     bias: Tensor  # (4 * cell_dim,), with one added for the forget gate
     projection: Tensor  # (cell_dim, projection_dim)
+    steps: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)  # of gates and projection, if they are in int8
 
 
 class ProjectedLstm(nn.Module):
@@ -98,6 +101,11 @@ class ProjectedLstm(nn.Module):
         self.weight = nn.Parameter(torch.empty(4 * cell_dim, input_dim + projection_dim))  # reads [input; state]
         self.bias = nn.Parameter(torch.empty(4 * cell_dim))
         self.projection = nn.Parameter(torch.empty(projection_dim, cell_dim))
+        self.use_int8(False)
+
+    def use_int8(self, int8: bool) -> None:
+        """Whether products are in int8 from now on; see `elmo.bilm.model.Bilm.use_int8`."""
+        self.int8 = int8
         self._panels: Prepared[fast.LstmPanels] = Prepared()
         self._transposed: Prepared[TransposedWeights] = Prepared()
 
@@ -130,7 +138,7 @@ class ProjectedLstm(nn.Module):
         compiled = fast.compiled(x, self.weight)
         if compiled is not None:
             panels = self._panels.of(
-                self.weights, lambda: compiled.lstm_panels(self.weight, self.used_bias(), self.projection)
+                self.weights, lambda: compiled.lstm_panels(self.weight, self.used_bias(), self.projection, self.int8)
             )
             return compiled.lstm(x.contiguous(), step_sizes, panels, state, cell, self.clips)
         columns = self._transposed.of(self.weights, self._transpose_weights)
@@ -146,12 +154,18 @@ class ProjectedLstm(nn.Module):
         return bias
 
     def _transpose_weights(self) -> TransposedWeights:
+        weight, projection = self.weight.detach(), self.projection.detach()
+        steps: tuple[Tensor, Tensor] | tuple[None, None] = None, None
+        if self.int8:
+            (weight, of_gates), (projection, of_projection) = in_steps(weight), in_steps(projection)
+            steps = of_gates, of_projection
         # Copies, not views: OpenBLAS multiplies few rows by a transposed view several times slower.
         return TransposedWeights(
-            self.weight[:, : self.input_dim].t().contiguous(),
-            self.weight[:, self.input_dim :].t().contiguous(),
+            weight[:, : self.input_dim].t().contiguous(),
+            weight[:, self.input_dim :].t().contiguous(),
             self.used_bias(),
-            self.projection.t().contiguous(),
+            projection.t().contiguous(),
+            steps,
         )
 
     def _in_torch(
@@ -160,21 +174,31 @@ class ProjectedLstm(nn.Module):
         cell_clip, projection_clip = self.clips
         # The inputs of all steps in one product; only the recurrent half depends on the step before.
         # (tokens, 4 * cell_dim)
-        from_input = in_blocks(lambda some: torch.addmm(weights.bias, some, weights.by_input), x)
+        of_gates, of_projection = weights.steps
+        if of_gates is None:
+            from_input = in_blocks(lambda some: torch.addmm(weights.bias, some, weights.by_input), x)
+        else:
+            from_input = product(x, weights.by_input, of_gates) + weights.bias
         start = 0
         for size in sizes:
-            gates = in_blocks(lambda some: some @ weights.recurrent, state[:size])  # (size, 4 * cell_dim)
+            gates = _times(state[:size], weights.recurrent, of_gates)  # (size, 4 * cell_dim)
             gates += from_input[start : start + size]
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)  # (size, cell_dim) each
             running = cell[:size].mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
             if cell_clip is not None:
                 running.clamp_(-cell_clip, cell_clip)
             hidden = output_gate.sigmoid_().mul_(running.tanh())  # (size, cell_dim)
-            projected = in_blocks(lambda some: some @ weights.projection, hidden)
+            # With 8 bits, rounding the hidden vector would cause nearly all of the error.
+            projected = _times(hidden, weights.projection, of_projection, FINE)
             if projection_clip is not None:
                 projected.clamp_(-projection_clip, projection_clip)
             state[:size] = outputs[start : start + size] = projected
             start += size
+
+
+def _times(rows: Tensor, weight: Tensor, step: Tensor | None, levels: int = LEVELS) -> Tensor:
+    """The product with a weight, in int8 if it has steps; no row depends on the others."""
+    return in_blocks(lambda some: some @ weight, rows) if step is None else product(rows, weight, step, levels)
 
 
 # Maximum number of gate values that are computed ahead of their steps (1 GB), so that this memory does not grow with

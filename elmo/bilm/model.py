@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo.bilm.encoder import WordMemory, encoder_of
+from elmo.bilm.encoder import CharacterEncoder, WordMemory, encoder_of
 from elmo.bilm.lstm import LstmPair, Numbers, ProjectedLstm, ReadingOrder
 from elmo.bilm.options import SIZES, BilmOptions
 from elmo.bilm.sentences import END_OF_SENTENCE, Sentence, check_sentences, numbered_words, padded
@@ -23,6 +23,7 @@ from elmo.common.device import at_once, frozen_arithmetic, side_by_side, upload
 from elmo.common.errors import InputError
 
 FORWARD, BACKWARD = 0, 1
+INT8_FORMAT = "int8 1"  # raise its number when the layers in int8 change
 SENTENCES_IN_A_SHARE = 12  # with fewer, a thread spends most of its time reading weights
 
 
@@ -83,7 +84,21 @@ class Bilm(nn.Module):
         self.directions = nn.ModuleList(map(nn.ModuleList, (forward, backward)))  # [direction][layer]
         self._pairs = [LstmPair(*lstms) for lstms in zip(forward, backward, strict=True)]
         self.requires_grad_(False)
+        self.int8 = False
         self._memory: WordMemory | None = None
+
+    def use_int8(self) -> Self:
+        """Computes the products of LSTMs and highways in int8 from now on, on a CPU; returns itself.
+
+        The integers of a file in int8 are used as they are. Activations are rounded row by row, so the vectors of a
+        sentence still have the same bits in any batch. States, cells and all else stay float32.
+        """
+        self.int8 = True
+        for module in self.modules():
+            if isinstance(module, ProjectedLstm | CharacterEncoder):
+                module.use_int8(True)
+        self._memory = self._memory and WordMemory(self.encoder)
+        return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Rejects gradients: layers are computed without them, so the weights would never change.
@@ -123,8 +138,8 @@ class Bilm(nn.Module):
         return next(self.parameters()).device
 
     def fingerprint(self) -> str:
-        """The sha256 of the current options and weights; it does not depend on the file format."""
-        return weights_hash(self.state_dict(), self.options.canonical())
+        """The sha256 of the current options and weights, and of int8; it does not depend on the file format."""
+        return weights_hash(self.state_dict(), self.options.canonical() + INT8_FORMAT * self.int8)
 
     def layers(self, sentences: Sequence[Sentence], state: CarriedState | None = None) -> Tensor:
         """The layers of a padded batch, (n_layers, sentences, tokens, dim), zero at padding."""
@@ -138,9 +153,13 @@ class Bilm(nn.Module):
             state: None starts every sentence from zero; see `CarriedState`.
 
         Raises:
-            InputError: a sentence is a string, not a list of words.
+            InputError: a sentence is a string, not a list of words, or precision is int8 and the device no CPU.
         """
         check_sentences(sentences)
+        if self.int8 and self.device.type != "cpu":
+            raise InputError(
+                f"precision int8: expected a CPU, found {self.device}. Use device cpu, or precision float32"
+            )
         if not sentences or (state is None and not any(map(len, sentences))):
             return next(self.parameters()).new_zeros(self.n_layers, 0, self.dim)
         text = _Text.of(sentences)

@@ -27,8 +27,10 @@ from torch import Tensor
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.options import N_CHARACTERS, BilmOptions, json_object
+from elmo.common.checks import one_of
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
+from elmo.common.int8 import in_steps
 from elmo.common.tensor_files import check_finite_weights, naming
 from elmo.download import obtain
 from elmo.published import BILMS, shipped_folder, shipped_names
@@ -37,7 +39,6 @@ HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
-LEVELS = 127  # of int8, on either side of zero
 # How names of tensors begin, those of a biLM and of the others of the grid; a file may also contain embeddings.
 _OF_THE_NETWORK = ("CNN", "RNN_", "word_", "encoder.", "blocks.")
 
@@ -120,7 +121,7 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
             yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", torch.t, scale_shape=scale)
 
 
-def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
+def load_bilm(weights: Path | str, options: Path | str | None = None, precision: str = "float32") -> Bilm:
     """Loads a biLM from a weights file, from a folder that contains one, or by name.
 
     Args:
@@ -128,17 +129,19 @@ def load_bilm(weights: Path | str, options: Path | str | None = None) -> Bilm:
             name), the name of a shipped biLM, such as "small", or of a published one, such as "allennlp/small", which
             is downloaded the first time.
         options: its options.json; by default the copy in a .safetensors file, or else the one next to the weights.
+        precision: of products: float32, or int8, faster on a CPU with such instructions; see `Bilm.use_int8`.
 
     Raises:
-        InputError: a file is missing or damaged, the options do not describe a biLM, or a tensor is missing or does
-            not have the shape that the options define.
+        InputError: a file is missing or damaged, the options do not describe a biLM, a tensor is missing or does
+            not have the shape that the options define, or the precision is another one.
     """
+    one_of(("float32", "int8"), "precision", precision)
     path = find_weights(weights)
     chosen = BilmOptions.from_file(Path(options)) if options is not None else BilmOptions.from_json(*read_options(path))
     state = read_weights(path, list(_entries(chosen)))  # checks the shapes before a large model is made
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
-    return bilm
+    return bilm.use_int8() if precision == "int8" else bilm
 
 
 def weights_choices() -> str:
@@ -200,7 +203,8 @@ def save_weights(
     for item in entries:
         tensor = (item.to_file or item.to_module)(state[item.module_name]).cpu()
         if dtype == torch.int8 and item.scale_shape is not None:
-            tensor, tensors[item.scale_name] = _rounded(tensor, item.scale_shape)
+            axes = [axis for axis, size in enumerate(item.scale_shape) if size == 1]
+            tensor, tensors[item.scale_name] = in_steps(tensor, axes)
         else:
             tensor = tensor.to(torch.float16 if dtype == torch.int8 else dtype)
         tensors[item.file_name] = tensor.contiguous()
@@ -218,13 +222,6 @@ def save_weights(
             raise InputError(f"{path}: expected a name ending in .safetensors or .hdf5, found {path.suffix!r}")
     with replacing(options_path(path)) as partial:
         partial.write_text(text, encoding="utf-8")
-
-
-def _rounded(tensor: Tensor, scale_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """A tensor in integer steps from -127 to 127, and the size of the steps: the largest value of an output / 127."""
-    largest = tensor.float().abs().amax([axis for axis, size in enumerate(scale_shape) if size == 1], keepdim=True)
-    scale = (largest / LEVELS).clamp(min=torch.finfo(torch.float32).tiny)  # an output of zeros has a step, too
-    return (tensor / scale).round().clamp(-LEVELS, LEVELS).to(torch.int8), scale
 
 
 def _check_shapes(

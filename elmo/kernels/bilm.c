@@ -5,7 +5,7 @@
  * forget, candidate and output gates one after the other. So a step has all four gates of a cell in registers and never
  * writes them to memory.
  */
-#include "panels.h"
+#include "int8.h"
 
 #define TOKENS_AHEAD 128 /* tokens (about) whose inputs are multiplied ahead of their steps */
 
@@ -31,20 +31,23 @@ static __attribute__((noinline)) void step_cells(long rows, const float *gates, 
 
 int elmo_lanes(void) { return LANES; }
 
-/* out = a @ weights + bias, clipped to -clip and clip. Returns 0, or 1 if there is not enough memory. */
-int elmo_product(const float *a, const float *packed, const float *bias, float *out, long rows, long depth,
-                 long columns, float clip) {
-    float *scratch = malloc(blocks_of_rows(rows) * (depth < DEPTH ? depth : DEPTH) * sizeof(float) + 1);
+/* out = a @ weights + bias. Returns 0, or 1 if there is not enough memory. */
+int elmo_product(long levels, const float *a, const float *packed, const float *bias, float *out, long rows, long depth,
+                 long columns) {
+    float *scratch = malloc(scratch_bytes(levels, rows, depth));
     if (!scratch) return 1;
-    product(a, depth, packed, bias, 0, out, columns, rows, depth, columns, clip, scratch);
+    any_product(levels, a, depth, packed, bias, 0, out, columns, rows, depth, columns, INFINITY, scratch);
     free(scratch);
     return 0;
 }
 
-/* One LSTM layer over a packed batch, as ProjectedLstm.forward; overwrites `state` and `cell`. Returns as above. */
-int elmo_lstm(const float *x, const int64_t *step_sizes, long steps, const float *by_input, const float *bias,
-              const float *recurrent, const float *projection, const float *zeros, long input_dim, long cell_dim,
-              long state_dim, float cell_clip, float state_clip, float *state, float *cell, float *outputs) {
+/* One LSTM layer over a packed batch, as ProjectedLstm.forward; overwrites `state` and `cell`. Returns as above.
+ *
+ * With int8 the projection reads 15 bits: 8 for the hidden vector caused nearly all of the error. */
+int elmo_lstm(long int8, const float *x, const int64_t *step_sizes, long steps, const float *by_input,
+              const float *bias, const float *recurrent, const float *projection, const float *zeros, long input_dim,
+              long cell_dim, long state_dim, float cell_clip, float state_clip, float *state, float *cell,
+              float *outputs) {
     const long cells = (cell_dim + LANES - 1) / LANES * LANES, gates = 4 * cells;
     long most = 0, sentences = steps ? step_sizes[0] : 0;
     for (long step = 0, ahead = 0; step < steps; step++) {
@@ -52,10 +55,13 @@ int elmo_lstm(const float *x, const int64_t *step_sizes, long steps, const float
         ahead += step_sizes[step];
         most = ahead > most ? ahead : most;
     }
-    const long widest = input_dim > cells ? input_dim : cells, wide = widest > state_dim ? widest : state_dim;
+    const int levels = int8 ? 127 : 0, fine = int8 ? 16319 : 0;
+    const size_t read = scratch_bytes(levels, most, input_dim), projected = scratch_bytes(fine, sentences, cells);
     float *from_input = malloc(most * gates * sizeof(float) + 1);
-    float *rows = malloc(blocks_of_rows(most) * (wide < DEPTH ? wide : DEPTH) * sizeof(float) + 1);
-    float *states = malloc(blocks_of_rows(sentences) * state_dim * sizeof(float) + 1);
+    float *rows = malloc(read > projected ? read : projected);
+    float *states = malloc(int8 ? scratch_bytes(levels, sentences, state_dim)
+                                : blocks_of_rows(sentences) * state_dim * sizeof(float) + 1);
+    int8_t *quantised = (int8_t *)(states + sentences);
     float *hidden = malloc(sentences * cells * sizeof(float) + 1);
     float *memory = calloc(sentences * cells + 1, sizeof(float));
     const int failed = !from_input || !rows || !states || !hidden || !memory;
@@ -67,21 +73,31 @@ int elmo_lstm(const float *x, const int64_t *step_sizes, long steps, const float
         if (used == ahead) { /* multiply the inputs of the next steps in one product */
             used = ahead = 0;
             for (long next = step; next < steps && ahead < TOKENS_AHEAD; next++) ahead += step_sizes[next];
-            product(x, input_dim, by_input, bias, 0, from_input, gates, ahead, input_dim, gates, INFINITY, rows);
+            any_product(levels, x, input_dim, by_input, bias, 0, from_input, gates, ahead, input_dim, gates, INFINITY,
+                        rows);
             x += ahead * input_dim;
         }
-        pack_rows(state, state_dim, size, state_dim, states);
+        if (int8)
+            quantise(state, state_dim, size, state_dim, levels, states, quantised);
+        else
+            pack_rows(state, state_dim, size, state_dim, states);
         for (long column = 0; column < gates; column += PANEL) {
-            const float *panel = recurrent + column * state_dim;
+            const float *panel = recurrent + column * words_of_column(levels, state_dim);
             for (long row = 0; row < size; row += ROWS) {
                 const long some = size - row < ROWS ? size - row : ROWS, at = row * cells + column / 4;
+                const float *start = from_input + (used + row) * gates + column;
                 float sums[ROWS * PANEL];
-                product_rows(some, states + row * state_dim, panel, state_dim,
-                             from_input + (used + row) * gates + column, gates, sums, PANEL, PANEL, INFINITY);
+                if (int8)
+                    bytes_rows(some, levels, states + row, quantised + row * deep(state_dim), (const int32_t *)panel,
+                               deep(state_dim), start, gates, sums, PANEL, PANEL, INFINITY);
+                else
+                    product_rows(some, states + row * state_dim, panel, state_dim, start, gates, sums, PANEL, PANEL,
+                                 INFINITY);
                 step_cells(some, sums, memory + at, hidden + at, cells, cell_clip);
             }
         }
-        product(hidden, cells, projection, zeros, 0, state, state_dim, size, cell_dim, state_dim, state_clip, rows);
+        any_product(fine, hidden, cells, projection, zeros, 0, state, state_dim, size, cell_dim, state_dim, state_clip,
+                    rows);
         memcpy(outputs, state, size * state_dim * sizeof(float));
         outputs += size * state_dim;
         used += size;

@@ -1,4 +1,4 @@
-"""The biLM and the loop over the steps of a head's recurrence in compiled C, for float32 on a CPU.
+"""The biLM and the loop over the steps of a head's recurrence in compiled C: float32 on a CPU, the biLM also int8.
 
 The library is built from the C files of this folder with the local compiler on first use, and cached. It is code, so it
 is kept in a folder that no other user can write. Without a compiler, or with ELMO_KERNEL=0, torch
@@ -31,6 +31,7 @@ from torch.nn.functional import pad
 
 from elmo.common.device import processor
 from elmo.common.files import replacing
+from elmo.common.int8 import LEVELS, NOT_NEGATIVE, in_steps
 
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
 
@@ -58,19 +59,21 @@ class Panels:
     """A weight matrix and its bias in the layout of the library.
 
     Attributes:
-        values: (panels, inputs, values of a panel).
+        values: (panels, inputs, values of a panel); int32 for weights in int8, see int8.h.
         bias: one value a column, padded to whole panels.
         columns: outputs of the product.
+        depth: inputs of the product.
     """
 
     values: Tensor
     bias: Tensor
     columns: int
+    depth: int
 
     @property
-    def depth(self) -> int:
-        """Inputs of the product."""
-        return self.values.shape[1]
+    def int8(self) -> bool:
+        """Whether the weights are in int8."""
+        return self.values.dtype == torch.int32
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,10 @@ class CompiledBilm:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.lanes: int = library.elmo_lanes()
         self._product = library.elmo_product
-        self._product.argtypes = [_pointer] * 4 + [_long] * 3 + [_float]
+        self._product.argtypes = [_long] + [_pointer] * 4 + [_long] * 3
         self._lstm = library.elmo_lstm
-        self._lstm.argtypes = [_pointer] * 2 + [_long] + [_pointer] * 5 + [_long] * 3 + [_float] * 2 + [_pointer] * 3
+        self._lstm.argtypes = [_long] + [_pointer] * 2 + [_long] + [_pointer] * 5 + [_long] * 3 + [_float] * 2
+        self._lstm.argtypes += [_pointer] * 3
         self._product.errcheck = self._lstm.errcheck = _require_memory  # type: ignore[assignment]
         self._windows = library.elmo_windows
         self._windows.argtypes = [_pointer, _long, _long, ctypes.c_int64, _pointer, _pointer, _long, _long, _long]
@@ -110,15 +114,19 @@ class CompiledBilm:
         self._highway.argtypes = [_pointer] * 3 + [_long]
         self._windows.restype = self._highway.restype = None
 
-    def panels(self, weight: Tensor, bias: Tensor | None = None) -> Panels:
-        """Converts a weight matrix, (outputs, inputs), and its bias for `product`."""
-        columns = len(weight)
+    def panels(self, weight: Tensor, bias: Tensor | None = None, step: Tensor | None = None) -> Panels:
+        """Converts a weight matrix, (outputs, inputs), and its bias for `product`; with steps, one of `in_steps`."""
+        columns, depth = weight.shape
         missing = -columns % (4 * self.lanes)
-        values = pad(weight.detach(), (0, 0, 0, missing)).view(-1, 4 * self.lanes, weight.shape[1]).transpose(1, 2)
-        bias = weight.new_zeros(columns) if bias is None else bias.detach()
-        return Panels(values.contiguous(), pad(bias, (0, missing)).contiguous(), columns)
+        values = weight.detach()
+        if step is not None:
+            head = torch.cat([step.view(torch.int32), values.sum(dim=1, keepdim=True, dtype=torch.int32)], dim=1)
+            values = torch.cat([head, pad(values, (0, -depth % DEEP)).contiguous().view(torch.int32)], dim=1)
+        values = pad(values, (0, 0, 0, missing)).view(-1, 4 * self.lanes, values.shape[1]).transpose(1, 2)
+        bias = torch.zeros(columns, dtype=torch.float32, device="cpu") if bias is None else bias.detach()
+        return Panels(values.contiguous(), pad(bias, (0, missing)).contiguous(), columns, depth)
 
-    def lstm_panels(self, weight: Tensor, bias: Tensor, projection: Tensor) -> LstmPanels:
+    def lstm_panels(self, weight: Tensor, bias: Tensor, projection: Tensor, int8: bool = False) -> LstmPanels:
         """Converts the weights of a `ProjectedLstm`; `bias` has one added for the forget gate."""
         cell_dim, input_dim = projection.shape[1], weight.shape[1] - projection.shape[0]
         missing = -cell_dim % self.lanes
@@ -129,10 +137,14 @@ class CompiledBilm:
             return gates.view(4, -1, self.lanes, gates.shape[2]).transpose(0, 1).flatten(0, 2)
 
         rows = by_cells(weight)
+        step: Tensor | None = None
+        of_projection: Tensor | None = None
+        if int8:  # one step for input and state together, as in files
+            (rows, step), (projection, of_projection) = in_steps(rows), in_steps(projection)
         return LstmPanels(
-            self.panels(rows[:, :input_dim], by_cells(bias).squeeze(1)),
-            self.panels(rows[:, input_dim:]),
-            self.panels(projection),
+            self.panels(rows[:, :input_dim], by_cells(bias).squeeze(1), step),
+            self.panels(rows[:, input_dim:], None, step),
+            self.panels(projection, None, of_projection),
             cell_dim,
         )
 
@@ -143,16 +155,18 @@ class CompiledBilm:
         highways: Iterable[tuple[nn.Linear, nn.Linear]],
         projection: nn.Module,
         activation: str,
+        int8: bool = False,
     ) -> EncoderPanels:
         """Converts the weights of a `CharacterEncoder`; highways are pairs of carry and transform."""
 
         def panels(linear: nn.Linear) -> Panels:
-            return self.panels(linear.weight, linear.bias)
+            weight, step = in_steps(linear.weight) if int8 else (linear.weight, None)
+            return self.panels(weight, linear.bias, step)
 
         return EncoderPanels(
             [self._window_table(characters, convolution) for convolution in convolutions],
             [(panels(carry), panels(transform)) for carry, transform in highways],
-            panels(projection) if isinstance(projection, nn.Linear) else None,
+            self.panels(projection.weight, projection.bias) if isinstance(projection, nn.Linear) else None,
             activation,
         )
 
@@ -162,14 +176,14 @@ class CompiledBilm:
         missing = -len(weight) % (4 * self.lanes)
         # In double precision, rounded once: summing these has fewer rounding errors than the convolution.
         values = torch.einsum("cd,fdw->wcf", characters.detach().double(), weight.double()).float()
-        return Panels(pad(values, (0, missing)).contiguous(), pad(bias, (0, missing)), len(weight))
+        return Panels(pad(values, (0, missing)).contiguous(), pad(bias, (0, missing)), *weight.shape[:2])
 
-    def product(self, x: Tensor, weights: Panels) -> Tensor:
-        """The product with weights, plus their bias: (rows, inputs) -> (rows, columns)."""
+    def product(self, x: Tensor, weights: Panels, levels: int = LEVELS) -> Tensor:
+        """The product with weights, plus their bias: (rows, inputs) -> (rows, columns); levels: see `int8.product`."""
         out = x.new_empty(len(x), weights.columns)
         _check(x, (len(x), weights.depth))
         pointers = _pointers(x, weights.values, weights.bias, out)
-        self._product(*pointers, len(x), weights.depth, weights.columns, math.inf)
+        self._product(levels if weights.int8 else 0, *pointers, len(x), weights.depth, weights.columns)
         return out
 
     def lstm(
@@ -185,7 +199,7 @@ class CompiledBilm:
         parts = weights.by_input.values, weights.by_input.bias, weights.recurrent.values
         bounds = (math.inf if clip is None else clip for clip in clips)
         self._lstm(
-            *(*_pointers(x, steps), len(sizes)),
+            *(weights.by_input.int8, *_pointers(x, steps), len(sizes)),
             *_pointers(*parts, weights.projection.values, weights.projection.bias),
             *(weights.by_input.depth, weights.cell_dim, state_dim, *bounds),
             *_pointers(state, cell, outputs),
@@ -207,8 +221,9 @@ class CompiledBilm:
                 *(x.data_ptr() + first * x.element_size(), x.shape[1]),
             )
             first += table.columns
+        levels = LEVELS if weights.activation == "tanh" else NOT_NEGATIVE  # of int8
         for carry, transform in weights.highways:
-            gate, transformed = self.product(x, carry), self.product(x, transform)
+            gate, transformed = self.product(x, carry, levels), self.product(x, transform, levels)
             self._highway(*_pointers(gate, transformed, x), x.numel())
         return self.product(x, weights.projection) if weights.projection else x
 
@@ -304,6 +319,7 @@ def _require_memory(failed: int, function: object, arguments: object) -> None:
         raise MemoryError("compiled code could not allocate memory; use smaller batches")
 
 
+DEEP = 16  # inputs of int8 weights are padded to a multiple of it
 SWITCH = "ELMO_KERNEL"
 SOURCES = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")

@@ -84,17 +84,10 @@ static void pack_rows(const float *a, long stride, long rows, long depth, float 
     }
 }
 
-/* `rows` is a constant in all calls, so that the compiler unrolls the loops. */
-INLINE void product_block(const int rows, const float *a, const float *panel, long depth, const float *start,
-                          long start_stride, float *out, long out_stride, long columns, float clip) {
-    /* `start` is added last: shorter chains of sums have smaller rounding errors. */
-    vec sum[ROWS][4];
+/* Writes the sums of a panel plus `start`, clipped to -clip and clip. */
+INLINE void write_block(const int rows, vec sum[ROWS][4], const float *start, long start_stride, float *out,
+                        long out_stride, long columns, float clip) {
     float edge[PANEL] = {0};
-    for (int m = 0; m < rows; m++)
-        for (int j = 0; j < 4; j++) sum[m][j] = all(0.0f);
-    /* For the next panel: rows are too far apart for the processor to prefetch them by itself. */
-    for (int m = 0; m < rows; m++) __builtin_prefetch(start + m * start_stride + PANEL);
-    accumulate(sum, rows, a, panel, depth);
     for (int m = 0; m < rows; m++) {
         const float *from = start + m * start_stride;
         float *to = out + m * out_stride;
@@ -107,21 +100,34 @@ INLINE void product_block(const int rows, const float *a, const float *panel, lo
     }
 }
 
+/* `rows` is a constant in all calls, so that the compiler unrolls the loops. */
+INLINE void product_block(const int rows, const float *a, const float *panel, long depth, const float *start,
+                          long start_stride, float *out, long out_stride, long columns, float clip) {
+    /* `start` is added last: shorter chains of sums have smaller rounding errors. */
+    vec sum[ROWS][4];
+    for (int m = 0; m < rows; m++)
+        for (int j = 0; j < 4; j++) sum[m][j] = all(0.0f);
+    /* For the next panel: rows are too far apart for the processor to prefetch them by itself. */
+    for (int m = 0; m < rows; m++) __builtin_prefetch(start + m * start_stride + PANEL);
+    accumulate(sum, rows, a, panel, depth);
+    write_block(rows, sum, start, start_stride, out, out_stride, columns, clip);
+}
+
+/* BLOCK(rows) with a constant for each number of rows up to ROWS. */
+#if ROWS > 3
+#define MORE(BLOCK) case 3: BLOCK(3); break; case 4: BLOCK(4); break; case 5: BLOCK(5); break;
+#else
+#define MORE(BLOCK)
+#endif
+#define BY_ROWS(rows, BLOCK) \
+    switch (rows) { case 1: BLOCK(1); break; case 2: BLOCK(2); break; MORE(BLOCK) default: BLOCK(ROWS); }
+
 /* Not inlined: otherwise not all sums would stay in registers. */
 static __attribute__((noinline)) void product_rows(long rows, const float *a, const float *panel, long depth,
                                                    const float *start, long start_stride, float *out, long out_stride,
                                                    long columns, float clip) {
 #define BLOCK(n) product_block(n, a, panel, depth, start, start_stride, out, out_stride, columns, clip)
-    switch (rows) {
-    case 1: BLOCK(1); break;
-    case 2: BLOCK(2); break;
-#if ROWS > 3
-    case 3: BLOCK(3); break;
-    case 4: BLOCK(4); break;
-    case 5: BLOCK(5); break;
-#endif
-    default: BLOCK(ROWS);
-    }
+    BY_ROWS(rows, BLOCK)
 #undef BLOCK
 }
 

@@ -24,9 +24,10 @@ import numpy as np
 import torch
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import LEVELS, PRECISIONS, find_weights, save_bilm
+from elmo.bilm.weight_files import PRECISIONS, find_weights, save_bilm
 from elmo.common.errors import InputError
 from elmo.common.files import UNREADABLE, replacing
+from elmo.common.int8 import LEVELS
 from elmo.pretrain.corpus.text import WINDOW
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, OutputLayer
