@@ -10,6 +10,7 @@ Rows are compressed.
 """
 
 import gzip
+import json
 import os
 import platform
 import shlex
@@ -201,7 +202,14 @@ def card(facts: Mapping[str, Any]) -> str:
     shown = ("objective", "network", "input", "init", "vocabulary_of", "tokenise", "heldout_unit", "heldout_seed")
     trained |= {f"`{name}`": f"{settings[name]}" for name in (*shown, "seed")}
     hardly = f"\n**Hardly trained:** training ended after {facts['passes']:.2%} of one pass over the text.\n"
-    return f"""# {objective.title} {settings["name"]}
+    licence = f"other\nlicense_name: {json.dumps(settings['licence'])}" if settings["licence"] else "unknown"
+    return f"""---
+library_name: elmo-benchmark
+pipeline_tag: feature-extraction
+tags: [elmo, {settings["objective"]}, {settings["network"]}]
+license: {licence}
+---
+# {objective.title} {settings["name"]}
 
 ## Held-out {objective.kind}
 

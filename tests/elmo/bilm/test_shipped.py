@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from elmo import load_bilm
 from elmo.embed.one_file import read_lines
@@ -57,6 +58,14 @@ def test_medium_is_as_its_card_says(card_of):
     assert layers.shape == (3, sum(map(len, words)), 512)
     assert torch.isfinite(layers).all()
     assert f"{sum(item.numel() for item in medium.parameters()):,} parameters" in card_of("medium")
+
+
+@pytest.mark.parametrize("name", ["small", "medium"])
+def test_a_hub_can_read_the_cards(card_of, name):
+    card = ModelCard(card_of(name))
+    assert (card.data.library_name, card.data.license, card.data.language) == ("elmo-benchmark", "apache-2.0", "en")
+    assert "elmo" in card.data.tags
+    assert card.text.startswith(f"# biLM {name}\n")
 
 
 def test_its_layers_are_finite(small):

@@ -7,6 +7,7 @@ import hydra
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from elmo import Bilm, load_lm
 from elmo.bilm.options import NETWORKS
@@ -140,6 +141,8 @@ def test_a_cell_learns_and_says_what_it_is(trained):
     kind = "masked loss" if objective == "masked" else "perplexity"
     assert [word for word in ("masked_loss", "perplexity") if word in summary] == [kind.replace(" ", "_")]
     assert f"## Held-out {kind}\n" in card
+    assert ModelCard(card).data.tags == ["elmo", objective, network]
+    assert ModelCard(card).data.license == "unknown"
     assert ("perplexity" in card) == (objective != "masked")
     columns = {"forward": ["forward"], "joined": ["forward", "backward"], "masked": ["masked_loss"]}[objective]
     assert list(rows[0])[6:] == columns
