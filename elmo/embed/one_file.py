@@ -71,11 +71,21 @@ class EmbedSettings:
     column: str | None = None
     batch_size: int | None = None
 
+    @property
+    def kept(self) -> str:
+        """The precision of the output."""
+        return "float32" if self.precision == "int8" else self.precision
+
+    @property
+    def products(self) -> str:
+        """The precision of the biLM's products, for `load_bilm`."""
+        return "int8" if self.precision == "int8" else "float32"
+
     def of_line(self, layers: Values) -> Values:
         """The part of a line's layers to write: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
         if self.pool == "mean":  # zero without tokens
             layers = layers.sum(axis=1, keepdims=True) / np.float32(max(layers.shape[1], 1))
-        return layers.astype(self.precision, copy=False)
+        return layers.astype(self.kept, copy=False)
 
 
 def read_lines(path: Path, tokenise: Tokenise = "whitespace", column: str | None = None) -> Iterator[InputLine]:
@@ -125,7 +135,7 @@ def _parquet_writer(
     import pyarrow.parquet
 
     pooled, sizes = settings.pool == "mean", [dim, layers] if layers > 1 else [dim]
-    vector = pa.from_numpy_dtype(np.dtype(settings.precision))
+    vector = pa.from_numpy_dtype(np.dtype(settings.kept))
     for size in sizes:
         vector = pa.list_(vector, size)
     fields = {"source": pa.string(), "line": pa.int64(), "tokens": pa.list_(pa.string())}
@@ -186,7 +196,7 @@ def embed_file(
     sha256 = sha256_of(source)
     on_cpu, carried, pooled = bilm.device.type == "cpu", settings.state == "carried", settings.pool == "mean"
     kept = bilm.n_layers if settings.layers == "all" else 1
-    needed = (len(lengths) if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(settings.precision).itemsize
+    needed = (len(lengths) if pooled else sum(lengths)) * kept * bilm.dim * np.dtype(settings.kept).itemsize
     needed += len(lengths) * BYTES_A_LINE + BYTES_A_FILE + source.stat().st_size * BYTES_A_BYTE_OF_TEXT
     if target.parent.is_dir():
         remedy = "free some space, or use another disk, --precision float16 or --layers last"

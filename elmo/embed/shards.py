@@ -109,7 +109,7 @@ class ShardWriter:
     @cached_property
     def _bilm(self) -> Bilm:
         job = self.job
-        bilm = self.loaded or load_bilm(job.weights, job.options)
+        bilm = self.loaded or load_bilm(job.weights, job.options, job.settings.products)
         if bilm.fingerprint() != job.fingerprint:
             raise InputError(
                 f"{job.weights}: other weights than where the command runs. Copy them there, or name a file on a disk "

@@ -11,8 +11,10 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
 from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, read_options
 from elmo.common.device import upload
+from elmo.common.errors import InputError
 from elmo.common.files import FileState, states_of
 from elmo.sources.grid import GridLm, load_lm
+from elmo.sources.source import FrozenSource, name_of
 
 
 def trained(weights: str) -> Bilm | GridLm:
@@ -20,6 +22,16 @@ def trained(weights: str) -> Bilm | GridLm:
     model = load_lm(weights)
     model.remember_words()
     return model
+
+
+def in_int8(source: FrozenSource) -> FrozenSource:
+    """The source with the products of its biLM in int8; see `Bilm.use_int8`."""
+    bilms = [part for part in source.modules() if isinstance(part, Bilm)] if isinstance(source, nn.Module) else []
+    if not bilms:
+        raise InputError(f"precision int8: expected a biLM, found {name_of(source)}. Use float16 or float32")
+    for bilm in bilms:
+        bilm.use_int8()
+    return source
 
 
 def files(weights: str) -> list[Path]:

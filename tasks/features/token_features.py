@@ -51,6 +51,7 @@ from tasks.features.words import (
 from tasks.modules.seeding import initialise
 from tasks.task import PLACES, FeatureBatch, Sentence
 
+INT8 = "int8"
 BAG_OF_WORDS = "bag_of_words"  # the features without any part: the head reads the words themselves
 # What readers of scores must know about a model, by the last part of its name or path.
 WARNINGS = {
@@ -138,6 +139,11 @@ class FrozenConfig(ABC):
     tune: bool = False
     tuning: TuningConfig = field(default_factory=TuningConfig)
 
+    @property
+    def kept(self) -> str:
+        """The precision in which layers are kept."""
+        return "float16" if self.precision == INT8 else self.precision
+
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range; `key` is where these settings are in the config."""
         if not self.places or sorted(self.places) != sorted(set(self.places) & set(PLACES)):
@@ -188,6 +194,7 @@ class ElmoConfig(FrozenConfig):
         control: shuffled or matched, see `elmo.sources.controls`.
         draw: the seed of the control. None is the run's seed, so that a mean over seeds is one over draws: the run puts
             it here, and its record keeps null.
+        precision: int8 computes the products of the biLM in int8, on a CPU, and keeps layers in float16.
     """
 
     enabled: bool = True
@@ -196,10 +203,13 @@ class ElmoConfig(FrozenConfig):
     untrained_seed: int = 0
     control: Annotated[str, partial(checks.one_of, tuple(controls.CONTROLS))] | None = None
     draw: AtLeastZero | None = 0
+    precision: Annotated[str, partial(checks.one_of, (*PRECISIONS, INT8))] = "float16"
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range."""
         super().check(key)
+        if self.tune and self.precision == INT8:
+            raise InputError(f"{key}.precision: expected float16 or float32 with tune=true, found int8. Leave one out")
         if self.untrained if self.control else self.draw != 0:
             raise InputError(
                 f"{key}: expected a draw with a control alone, as in features=elmo_matched, and no control of "
@@ -218,9 +228,10 @@ class ElmoConfig(FrozenConfig):
         return [] if self._only_drawn else bilm.files(self.weights)
 
     @property
-    def _settings(self) -> tuple[str, int | None, str | None, int]:
-        """The weights, the seed of untrained ones, the control and its seed."""
-        return self.weights, self.untrained_seed if self.untrained else None, self.control, self.draw or 0
+    def _settings(self) -> tuple[str, int | None, str | None, int, bool]:
+        """The weights, the seed of untrained ones, the control and its seed, and whether products are in int8."""
+        untrained = self.untrained_seed if self.untrained else None
+        return self.weights, untrained, self.control, self.draw or 0, self.precision == INT8
 
     @property
     def _only_drawn(self) -> bool:
@@ -228,7 +239,9 @@ class ElmoConfig(FrozenConfig):
         return controls.only_a_size(self.weights) and self.untrained
 
 
-def _open_elmo(weights: str, untrained_seed: int | None, control: str | None, draw: int) -> FrozenSource:
+def _open_elmo(weights: str, untrained_seed: int | None, control: str | None, draw: int, int8: bool) -> FrozenSource:
+    if int8:
+        return bilm.in_int8(_open_elmo(weights, untrained_seed, control, draw, False))
     if untrained_seed is not None:
         return controls.untrained(weights, untrained_seed)
     return bilm.trained(weights) if control is None else controls.CONTROLS[control](weights, draw)
@@ -440,12 +453,10 @@ class FrozenLayers(Elmo, FeaturePart):
         source, shelf = config.open(), None
         if (folder := store.folder()) is not None:
             try:
-                shelf = open_shelf(
-                    folder, fingerprint_of(source), tuple(source.widths), config.precision, store.limit_gb
-                )
+                shelf = open_shelf(folder, fingerprint_of(source), tuple(source.widths), config.kept, store.limit_gb)
             except StoreUnusable as error:
                 raise StoreUnusable(f"{error}: store.path=DIR, or store.path=null") from error
-        cached = CachedLayers(source, shelf, config.precision, store.memory_gb)
+        cached = CachedLayers(source, shelf, config.kept, store.memory_gb)
         self._mix(name, config, cached)
 
     def _mix(self, name: str, config: FrozenConfig, source: FrozenSource) -> None:

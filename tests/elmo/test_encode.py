@@ -42,7 +42,10 @@ def test_a_plain_model_trains_the_mixes_and_is_pickled(layer):
     assert torch.equal(again(sentences), model(sentences))
 
 
-def test_a_layer_in_a_folder_is_the_same_layer(layer, tmp_path):
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_layer_in_a_folder_is_the_same_layer(layer, tmp_path, int8):
+    if int8:
+        layer.source.use_int8()
     elmo.save_layer(layer, tmp_path / "mine")
     again = elmo.load_layer(tmp_path / "mine").eval()
     sentences = elmo.tokenise(TEXTS[0])

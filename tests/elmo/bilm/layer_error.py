@@ -1,7 +1,8 @@
 """Error of the shipped biLM's layers against float64: python -m tests.elmo.bilm.layer_error [--device cuda].
 
 The text is the test split of mini NER and one line of 301 tokens, long enough for errors to accumulate. With --rounded
-WEIGHTS, the error of the layers of rounded weights against those of --weights, on the dev split and such a line.
+WEIGHTS, the error of the layers of rounded weights against those of --weights, on the dev split and such a line; with
+--int8, the same of products in int8.
 """
 
 import argparse
@@ -65,10 +66,12 @@ def main() -> None:
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu (default) or cuda")
     parser.add_argument("--weights", default="small", help="the biLM; default: small")
     parser.add_argument("--rounded", metavar="WEIGHTS", help="compare these, such as int8 ones, with --weights")
+    parser.add_argument("--int8", action="store_true", help="compare --weights in int8 with float32")
     options = parser.parse_args()
     device, bilm = options.device, load_bilm(options.weights)
-    if options.rounded:
-        shares = rounding_errors(load_bilm(options.rounded), bilm, sentences("dev"))
+    if options.rounded or options.int8:
+        rounded = load_bilm(options.rounded or options.weights, precision="int8" if options.int8 else "float32")
+        shares = rounding_errors(rounded, bilm, sentences("dev"))
         print(", ".join(f"layer {number}: {share:.2%}" for number, share in enumerate(shares)))
         return
     text = sentences()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from elmo import load_bilm
 from tests.elmo import naive
 from tests.elmo.common.waiting import wait_for
 from tests.elmo.embed.conftest import OPTIONS, TENSORS, run
@@ -84,6 +85,16 @@ def test_layers_and_precision(source, weights, tmp_path, choice, reduce, precisi
         assert layers[number].dtype == precision
         assert layers[number].shape == expected.shape
         np.testing.assert_allclose(layers[number].astype(np.float64), expected, atol=tolerance)
+
+
+def test_int8_is_computed_in_int8_and_written_in_float32(source, weights, tmp_path):
+    run(source, tmp_path / "out.hdf5", weights, "--precision", "int8")
+    rounded, exact = load_bilm(weights, precision="int8"), load_bilm(weights)
+    for number, layers in read(tmp_path / "out.hdf5")[0].items():
+        text = [LINES[number].split()]
+        assert layers.dtype == np.float32
+        assert np.array_equal(layers, rounded.token_layers(text).numpy())
+        assert not text[0] or not np.array_equal(layers, exact.token_layers(text).numpy())
 
 
 def test_a_very_long_line(weights, tmp_path):

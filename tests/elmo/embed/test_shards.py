@@ -11,6 +11,7 @@ import torch
 from pyarrow import parquet
 
 from elmo.bilm.encoder import CharacterEncoder
+from elmo.bilm.weight_files import load_bilm
 from elmo.common.errors import InputError
 from elmo.common.processes import locked
 from elmo.embed.__main__ import main
@@ -108,6 +109,13 @@ def test_the_same_command_again_makes_what_is_missing(texts, run, tmp_path):
     assert not list(out.rglob("*.partial"))
 
 
+def test_shards_in_int8(texts, run, tmp_path, weights):
+    assert run(texts, "--precision", "int8")[0] == 0
+    rows = parquet.read_table(tmp_path / "out" / "2020" / "a.txt.parquet").to_pylist()
+    layers = load_bilm(weights, precision="int8").token_layers([rows[0]["tokens"]]).transpose(0, 1)
+    assert np.array_equal(np.reshape(rows[0]["vectors"], layers.shape), layers.numpy())
+
+
 def test_files_of_others_stay(texts, run, tmp_path):
     (tmp_path / "out").mkdir()
     for name in ("mine.parquet.partial", "mine.parquet.old.partial", "big.partial"):
@@ -121,6 +129,7 @@ def test_files_of_others_stay(texts, run, tmp_path):
     [
         (("--pool", "mean"), "pool: 'none' there, 'mean' asked for"),
         (("--batch-size", "7"), "batch_size: None there, 7 asked for"),
+        (("--precision", "int8"), "precision: 'float32' there, 'int8' asked for"),
         (("--threads", "3"), "threads: 1 there, 3 asked for"),
     ],
 )

@@ -7,6 +7,7 @@ import torch
 
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.sources import controls
+from elmo.sources.bilm import in_int8
 from elmo.sources.controls import CONTROLS, MATCHING_TEXT, Matched, in_context, matched, shuffled, untrained
 
 TEXT = [line.split() for line in MATCHING_TEXT.read_text().splitlines()]
@@ -68,6 +69,13 @@ def test_draws_and_controls_have_fingerprints_of_their_own(weights):
     found = [make(weights, draw).fingerprint() for make in makers for draw in (0, 1)]
     assert len({load_bilm(weights).fingerprint(), *found}) == 1 + len(found)
     assert [make(weights, draw).fingerprint() for make in makers for draw in (0, 1)] == found
+
+
+def test_controls_in_int8_have_fingerprints_of_their_own(weights):
+    for kind in (shuffled, matched):
+        exact, rounded = kind(weights, 1), in_int8(kind(weights, 1))
+        assert rounded.fingerprint() != exact.fingerprint()
+        assert not torch.equal(rounded.token_layers([["some", "words"]]), exact.token_layers([["some", "words"]]))
 
 
 def test_another_text_is_another_source(weights, tmp_path):

@@ -11,6 +11,7 @@ from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel, TrainingLoss
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.settings import TransformerShape, shaped
+from elmo.sources.bilm import in_int8
 from elmo.sources.grid import GridOptions, random_lm, save_lm
 from tests.elmo.sources.naive_masked import naive_layers, naive_lstm_layers
 
@@ -121,3 +122,8 @@ def test_layers_and_losses_on_a_gpu_are_those_of_the_cpu(model):
         losses.append(float(loss.detach()))
     torch.testing.assert_close(layers[1], layers[0], atol=1e-3, rtol=0)
     assert losses[1:] == pytest.approx(losses[:1] * 2, rel=2e-2)
+
+
+def test_int8_is_for_bilms_alone():
+    with pytest.raises(InputError, match=r"precision int8: expected a biLM, found .*GridLm. Use float16 or float32"):
+        in_int8(random_lm(options_of("masked", "lstm"), seed=2))

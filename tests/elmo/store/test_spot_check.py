@@ -3,10 +3,11 @@
 import re
 
 import pytest
+from torch import nn
 
 from elmo import InputError, random_bilm
 from elmo.store.__main__ import main
-from elmo.store.cached_layers import LONGEST, TOLERANCE, CachedLayers, three_of
+from elmo.store.cached_layers import INT8_TOLERANCE, LONGEST, TOLERANCE, CachedLayers, three_of
 from elmo.store.shelf import open_shelf
 from tests.elmo.store.stores import SENTENCES, close_shelves
 
@@ -64,6 +65,21 @@ def test_last_bits_may_differ_and_nothing_more(opened):
     opened(Changed(by=TOLERANCE / 4))
     with pytest.raises(InputError, match=f"at most {TOLERANCE:g}"):
         opened(Changed(by=TOLERANCE * 4))
+
+
+class ChangedInInt8(Changed, nn.Module):
+    int8 = True
+
+    def __init__(self, by=0.0):
+        nn.Module.__init__(self)
+        Changed.__init__(self, by)
+
+
+def test_in_int8_last_bits_may_have_been_rounded_otherwise(opened):
+    opened(ChangedInInt8())
+    opened(ChangedInInt8(by=INT8_TOLERANCE / 2))
+    with pytest.raises(InputError, match=f"at most {INT8_TOLERANCE:g}"):
+        opened(ChangedInInt8(by=INT8_TOLERANCE * 2))
 
 
 def test_three_sentences_once_a_process(opened):

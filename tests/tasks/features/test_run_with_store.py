@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from elmo import load_bilm
 from results.records.record import read_record
 from tests.tasks.user import arguments, outcome, path_of
 
@@ -68,4 +69,25 @@ def test_an_unknown_precision(place, command, tmp_path, precision):
     setting = f"features.elmo.precision={precision}"
     code, _, err = command(*arguments(place, tmp_path, setting, features="elmo_tiny"))
     assert code == 1
-    assert f"features.elmo.precision: expected float16 or float32, found '{precision}'" in err
+    assert f"features.elmo.precision: expected float16 or float32 or int8, found '{precision}'" in err
+
+
+def test_int8_is_in_the_fingerprint_and_has_a_shelf_of_its_own(place, command, tmp_path):
+    hashes, sizes = [], []
+    for precision in ("float16", "int8"):
+        settings = f"features.elmo.precision={precision}", f"store.path={tmp_path / 'store'}", "trainer.epochs=1"
+        assert command(*arguments(place, tmp_path / "runs", *settings, features="elmo_tiny"))[0] == 0
+        variant = {"features.elmo.precision": precision} if precision == "int8" else {}
+        record = read_record(path_of(tmp_path / "runs", "elmo_tiny", **variant, **{"trainer.epochs": 1}))
+        hashes.append(record.fingerprinted["weights"])
+        sizes = sorted((path / "rows").stat().st_size for path in (tmp_path / "store").iterdir())
+    assert hashes == [load_bilm(place.bilm, precision=name).fingerprint() for name in ("float32", "int8")]
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1], "layers in int8 are kept in float16, too"
+
+
+def test_int8_cannot_be_tuned(place, command, tmp_path):
+    settings = "features.elmo.precision=int8", "features.elmo.tune=true"
+    code, _, err = command(*arguments(place, tmp_path, *settings, features="elmo_tiny"))
+    assert code == 1
+    assert "features.elmo.precision: expected float16 or float32 with tune=true, found int8. Leave one out" in err
