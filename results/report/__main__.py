@@ -2,11 +2,13 @@
 
 Writes one self-contained HTML page: what the second arm adds, a table to sort and filter, for each task its learning
 curves, classes, layer weights, training set sizes and kinds of examples where records have them, the paper's tables,
-failures, and all runs. Open the file in a browser; it needs no network and no server.
+failures, and all runs. Open the file in a browser; it needs no network and no server. `--site DIR` writes the same as
+the pages of a web site, which also compare any two arms; to read them: python -m http.server --directory DIR.
 
 Examples:
   python -m results.report                                     your own runs -> results/report.html
   python -m results.report --published --out published.html    the runs behind the README's tables
+  python -m results.report --published --site site             the same as a web site
   python -m results.report --data mini --figures figures       the page, and its figures as SVG
   python -m results.report --published --experiment figure1 --figures figures   the runs of one experiment
 """
@@ -18,13 +20,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.experiments import load_experiment, only_cells
 from results.figures.drawing import Figure, standalone_svg
 from results.figures.errors_removed import arm_gains
 from results.records.printing import write
-from results.report.page import PageInfo, page, paper_part
+from results.report.page import PageInfo, one_page, parts_of
 from results.report.parts import (
     blocks_of,
     is_shown,
@@ -33,6 +36,7 @@ from results.report.parts import (
     paper_tables,
     table_efficiencies,
 )
+from results.report.site import write_site
 from results.tables.fill import fill_all
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
@@ -45,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser("results.report", __doc__ or "")
     add_choices(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT_OUT, help=f"default: {DEFAULT_OUT}")
+    parser.add_argument("--site", type=Path, metavar="DIR", help="pages in this folder instead of one file")
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument("--figures", type=Path, metavar="DIR", help="also the figures, as SVG without their titles")
     options = parser.parse_args(argv)
@@ -54,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _write_report(options: argparse.Namespace) -> int:
     chosen = choose(options)
     if options.experiment:
+        if options.site:
+            raise InputError("--site has all experiments: expected no --experiment next to it")
         collection = only_cells(chosen.collection, load_experiment(options.experiment).cells)
         chosen = replace(chosen, collection=collection, experiment=options.experiment)
     summary, records = fill_all(chosen.collection, chosen.selection), chosen.collection.files
@@ -73,8 +80,15 @@ def _write_report(options: argparse.Namespace) -> int:
         if not selection.data or item.record.identity.data in selection.data
         if item.record.limit is None or selection.include_limited or item.record.status == "failed"
     ]
-    about = PageInfo(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), chosen.folders, shown, options.out)
-    _write_page(options.out, page(summary, figures, blocks, paper_part(others, layers), about), summary)
+    made_at, out = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), options.site or options.out
+    about = PageInfo(made_at, chosen.folders, shown, out, site=options.site is not None)
+    parts = parts_of(summary, blocks, others, layers, about)
+    if options.site is None:
+        _write_page(out, one_page(summary, figures, parts, about), summary)
+    elif summary.rows:
+        folders = [f"--runs {quote(folder)}" for folder in options.runs] + ["--published"] * options.published
+        folders += ["--include-limited"] * options.include_limited
+        write_site(summary, figures, parts, about, " ".join(["python -m results.table", *folders]))
     if options.figures is not None:
         of_tables = [figure for table in others if (figure := arm_gains(table))]
         of_tasks = [figure for block in blocks for _, figure in block.charts]

@@ -5,8 +5,14 @@ const status = document.querySelector("[role=status]");
 const search = document.querySelector("#search");
 
 // What does nothing without a script is hidden or disabled until here.
-for (const part of all(".bar [hidden], .copy")) part.hidden = false;
-for (const button of all(".sortable thead button")) button.disabled = false;
+function enable(root) {
+  for (const part of all(".bar > input, .copy", root)) part.hidden = false;
+  for (const button of all(".sortable thead button", root)) {
+    button.disabled = false;
+    button.addEventListener("click", () => sort(button.parentElement));
+  }
+  for (const button of all(".copy", root)) button.addEventListener("click", () => copy(button));
+}
 
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -19,7 +25,8 @@ function filter() {
   status.textContent = shown.length === rows.length ? "" : `${shown.length} of ${rows.length} rows`;
 }
 
-search.addEventListener("input", filter);
+search?.addEventListener("input", filter);
+
 // Numbers start with the highest, names with the first; a second click turns the order round. Empty cells come last.
 function sort(header) {
   const table = header.closest("table");
@@ -37,7 +44,6 @@ function sort(header) {
   header.setAttribute("aria-sort", down ? "descending" : "ascending");
   status.textContent = `sorted by ${header.textContent}, ${down ? "descending" : "ascending"}`;
 }
-for (const button of all(".sortable thead button")) button.addEventListener("click", () => sort(button.parentElement));
 
 async function copy(button) {
   const code = button.previousElementSibling;
@@ -49,4 +55,4 @@ async function copy(button) {
     status.textContent = "command selected";
   }
 }
-for (const button of all(".copy")) button.addEventListener("click", () => copy(button));
+enable(document);

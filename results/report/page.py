@@ -3,26 +3,29 @@
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
 from elmo.common.files import duration
 from results import names
-from results.experiments import Experiment
-from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch
+from results.experiments import Experiment, sweep_name
+from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch, with_legend
 from results.figures.errors_removed import arm_gains
-from results.records.collect import Finding, RecordFile
+from results.records.collect import PUBLISHED, Finding, RecordFile
 from results.records.record import RunRecord
-from results.report.parts import CHARTS, TaskBlock, layer_experiments
+from results.report.parts import CHARTS, Chapter, TaskBlock, layer_experiments, load_texts
 from results.tables.fill import commands_of, commit_of, typed_sweep
-from results.tables.rows import Group, Row, Table, arm_titles, verdict
+from results.tables.rows import Group, Row, Table, arm_titles, as_stem, verdict
 from results.tables.sheet import (
     KINDS,
     SCORES,
+    Sheet,
     explanations,
     gain_columns,
     marks_in,
@@ -35,20 +38,45 @@ from results.tables.writers import html_table
 
 STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
 COMMAND = "python -m "
+TASKS, TABLES, OTHERS = "Tasks", "Tables", "Pages"  # lists of parts in the site's navigation
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the one page, or a page of the site.
+
+    Attributes:
+        key: The name of its file without suffix.
+        title: Its heading.
+        content: HTML, with headings from h3 on.
+        menu: The list that names it; empty if another part leads to it.
+        table: What it shows, for downloads: a table of runs, or cells of text.
+        attributes: Of its section.
+    """
+
+    key: str
+    title: str
+    content: str
+    menu: str = OTHERS
+    table: Table | Sheet | None = None
+    attributes: str = ""
 
 
 @dataclass(frozen=True)
 class PageInfo:
-    """The time, folders and records that the page was made from, and where it will be."""
+    """The time, folders and records that the page was made from, and where it will be: a file, or a site's folder."""
 
     made_at: str
     folders: Sequence[Path]
     records: Sequence[RecordFile]
     out: Path
+    site: bool = False
 
     @cached_property
     def links(self) -> dict[str, str]:
         """Fingerprint -> where the record is, as seen from the page."""
+        if self.site:
+            return {i.record.fingerprint: f"records/{i.record.fingerprint[:16]}.json" for i in self.records}
         folder = self.out.resolve().parent
         return {i.record.fingerprint: quote(os.fsencode(os.path.relpath(i.path, folder))) for i in self.records}
 
@@ -57,84 +85,171 @@ class PageInfo:
         place = self.links.get(record.fingerprint)
         return f'<a href="{escape(place)}">{escape(text)}</a>' if place else escape(text)
 
+    def hit(self, key: str, title: str, words: str = "") -> str:
+        """The attributes of what the site's search finds, as an anchor; the one page has a filter instead."""
+        return f'id="{key}" data-hit="{escape(title)}" data-words="{escape(words)}"' if self.site else ""
 
-def page(
-    summary: Table,
-    figures: Sequence[Figure],
-    blocks: Sequence[TaskBlock],
-    paper: str,
-    about: PageInfo,
-) -> str:
-    """The whole page.
+    def downloads(self, key: str) -> str:
+        """Links to all numbers of a part's table, as HTML; the one page has none."""
+        files = (f'<a href="data/{key}.{form}" download>{form.upper()}</a>' for form in ("csv", "json"))
+        return f'<p class="get">Download: {" · ".join(files)}</p>' if self.site else ""
+
+
+def parts_of(
+    summary: Table, blocks: Sequence[TaskBlock], tables: Sequence[Table], layers: Figure | None, about: PageInfo
+) -> list[Part]:
+    """All parts but the answer above them, in their order; those without content are left out.
 
     Args:
         summary: The runs.
-        figures: The main figures.
         blocks: The tasks.
-        paper: The paper's tables and figures as HTML, with headings from h3 on.
-        about: What the page was made from.
+        tables: The paper's tables that have runs.
+        layers: The figure of all tasks' layers, if there is one.
+        about: What the page is made from.
     """
     tasks: dict[str, dict[str, TaskBlock]] = {}  # task -> anchor -> block
     order = sorted(blocks, key=lambda block: names.sort_key(block.panel.task, names.load_names().tasks))
     for number, block in enumerate(order):
         tasks.setdefault(block.panel.task, {})[f"task-{number}"] = block
     failed = [item for item in about.records if item.record.status == "failed"]
-    content = [
-        _section("Scores", _scores(summary, tasks, about) if summary.rows else "", "scores"),
-        *(_task(of_task) for of_task in tasks.values()),
-        _section("The paper's tables and figures", paper),
-        _section(f"Failures ({len(failed)})", _failures(failed), "failures"),
-        _section("Findings", _findings(summary.findings), "findings"),
-        _section("Runs", _runs(about), "runs"),
-    ]
+    main = replace(summary, others=[]) if about.site else summary  # there the pages of tasks have other settings
+    parts = _scores(Part("scores", "Scores", "", table=summary), main, tasks, about)
+    for task in tasks:
+        parts += _task(task, summary, tasks, about)
+    chapters, of_name = list(load_texts().paper), {table.experiment.name: table for table in tables}
+    chapters += [Chapter(experiment=name) for name in of_name if name not in [one.experiment for one in chapters]]
+    parts += [_chapter(chapter, of_name.get(chapter.experiment), layers, about) for chapter in chapters]
+    parts.append(Part("failures", f"Failures ({len(failed)})", _failures(failed)))
+    parts.append(Part("findings", "Findings", _findings(summary.findings)))
+    parts.append(Part("runs", "Runs", _runs(about)))
+    return [part for part in parts if part.content]
+
+
+def title_of(summary: Table) -> str:
+    """The heading of all pages."""
     first, second = summary.compared
-    title = (
-        names.load_names().question
-        if summary.with_paper
-        else f"{summary.titles[second]} against {summary.titles[first]}"
-    )
+    versus = f"{summary.titles[second]} against {summary.titles[first]}"
+    return names.load_names().question if summary.with_paper else versus
+
+
+def one_page(summary: Table, figures: Sequence[Figure], parts: Sequence[Part], about: PageInfo) -> str:
+    """All parts as one file.
+
+    Args:
+        summary: The runs.
+        figures: The main figures.
+        parts: The sections.
+        about: What the page is made from.
+    """
+    shown = ""
+    for menu, same in groupby(parts, key=lambda part: part.menu):
+        if menu == TABLES:
+            content = "".join(f"<h3>{escape(part.title)}</h3>{part.content}" for part in same)
+            shown += section(Part("tables", "The paper's tables and figures", content))
+        else:
+            shown += "\n".join(map(section, same))
     script = SCRIPT.read_text(encoding="utf-8") if summary.rows else ""
+    style = style_sheet()
     # The browser fetches nothing and runs this script alone, whatever a record contains.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"; script-src 'sha256-{digest}'" if script else ""
-    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'{allowed}"
-    # Dark colours if the reader's system is dark, but not on paper.
-    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
-    shown, folders = "\n".join(filter(None, content)), escape(", ".join(map(str, about.folders)))
-    return f"""<!doctype html>
+    policy = f"style-src {_hash(style)}" + (f"; script-src {_hash(script)}" if script else "")
+    body = f"""<header>
+<h1>{escape(title_of(summary))}</h1>
+{answer(figures)}
+{lead(summary, about)}
+</header>
+{bar("Filter", "search", "Search tasks, data and settings", _legend(summary)) if summary.rows else ""}
+<main>
+{shown}
+</main>
+{footer(about)}
+{f"<script>{script}</script>" if script else ""}"""
+    return shell(title_of(summary), policy, f"<style>{style}</style>", body)
+
+
+def shell(title: str, policy: str, head: str, body: str) -> str:
+    """A whole HTML file that fetches nothing but what the policy allows. Machine paths are shortened."""
+    text = f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; {policy}">
 <title>{escape(title)}</title>
-<style>
-:root{{{light}}}
-@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}
-{STYLE.read_text(encoding="utf-8")}</style>
+{head}
 </head>
 <body>
-<header>
-<h1>{escape(title)}</h1>
-{_answer(figures)}
-{f"<p>{escape(summary.experiment.note)}</p>" if summary.experiment.note else ""}
-<p class="lead">{_lead(about)}</p>
-</header>
-{_bar(summary) if summary.rows else ""}
-<main>
-{shown}
-</main>
-<footer>Made {escape(about.made_at)} by python -m results.report from {folders}</footer>
-{f"<script>{script}</script>" if script else ""}
+{body}
 </body>
 </html>
 """
+    return text.replace(f"{escape(str(Path.cwd()))}/", "")
 
 
-def _section(title: str, content: str, key: str = "") -> str:
-    anchor = f' id="{key}"' if key else ""
-    return f"<section{anchor}><h2>{escape(title)}</h2>{content}</section>" if content else ""
+def style_sheet() -> str:
+    """The styles: dark colours if the reader's system is dark, but not on paper."""
+    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in PALETTE.items()) for i in (0, 1))
+    query = "@media screen and (prefers-color-scheme: dark)"
+    return f":root{{{light}}}\n{query}{{:root{{{dark}}}}}\n{STYLE.read_text(encoding='utf-8')}"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def section(part: Part) -> str:
+    """The part with its heading."""
+    anchor = f'id="{part.key}"' if part.menu == OTHERS else ""
+    return f"<section {part.attributes or anchor}><h2>{escape(part.title)}</h2>{part.content}</section>"
+
+
+def footer(about: PageInfo) -> str:
+    """When and from what the page was made."""
+    folders = escape(", ".join(map(str, about.folders)))
+    return f"<footer>Made {escape(about.made_at)} by python -m results.report from {folders}</footer>"
+
+
+def lead(summary: Table, about: PageInfo) -> str:
+    """What the experiment says about all runs, and a summary of them: their number, time and commits."""
+    records = [item.record for item in about.records]
+    finished, failed = (sum(record.status == status for record in records) for status in ("finished", "failed"))
+    parts = [f"{finished} finished of {_counted(len(records))}"] + [f"{failed} failed"] * bool(failed)
+    parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
+    commits = {record.commit for record in records}
+    if known := [commit[:10] for commit in commits if commit]:
+        parts.append(f"commit {known[0]}" if len(commits) == 1 else "several commits")
+    note = f"<p>{escape(summary.experiment.note)}</p>" if summary.experiment.note else ""
+    return f'{note}<p class="lead">{" · ".join(map(escape, parts))}</p>'
+
+
+def _counted(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs:,} runs"
+
+
+def answer(figures: Sequence[Figure]) -> str:
+    """The messages of the main figures, each in a sentence above the form of it that fits the screen."""
+    shown, captions = "", set[str]()
+    for figure in figures:
+        caption = "" if figure.caption in captions else figure.caption
+        captions.add(figure.caption)
+        shown += f'<p class="answer">{escape(figure.title)}.</p>{both_forms(with_legend(figure), caption)}'
+    return shown
+
+
+def bar(name: str, key: str, label: str, below: str) -> str:
+    """The search, with what is below it; the input's key says what it does: `search` filters the page."""
+    return (
+        f'<div class="bar" role="search" aria-label="{name}">'
+        f'<input type="search" id="{key}" placeholder="Search" aria-label="{label}" hidden>'
+        f'{below}<span role="status"></span></div>'
+    )
+
+
+def _legend(summary: Table) -> str:
+    """The legend of all figures."""
+    titles = arm_titles(summary.arms, [group for row in [*summary.rows, *summary.others] for group in row.groups])
+    arms = "".join(f"<span>{swatch(arm)} {escape(arm.title)}</span>" for arm in arms_of(titles).values())
+    return f'<div class="arms" role="group" aria-label="Arms in figures and tables">{arms}</div>'
 
 
 def _words(*panels: Row) -> str:
@@ -143,73 +258,52 @@ def _words(*panels: Row) -> str:
     return f'data-find="{escape(words.casefold())}"'
 
 
-def _lead(about: PageInfo) -> str:
-    """A summary of the runs: their number, time and commits."""
-    records = [item.record for item in about.records]
-    finished, failed = (sum(record.status == status for record in records) for status in ("finished", "failed"))
-    parts = [f"{finished} finished of {_counted(len(records))}"] + [f"{failed} failed"] * bool(failed)
-    parts += [f"{duration(spent)} of training"] if (spent := sum(record.seconds or 0 for record in records)) else []
-    commits = {record.commit for record in records}
-    if known := [commit[:10] for commit in commits if commit]:
-        parts.append(f"commit {known[0]}" if len(commits) == 1 else "several commits")
-    return " · ".join(map(escape, parts))
+Tasks = Mapping[str, Mapping[str, TaskBlock]]  # task -> anchor -> block
 
 
-def _counted(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs:,} runs"
-
-
-def _answer(figures: Sequence[Figure]) -> str:
-    """The messages of the main figures, each in a sentence above the form of it that fits the screen."""
-    shown, captions = "", set[str]()
-    for figure in figures:
-        caption = "" if figure.caption in captions else figure.caption
-        captions.add(figure.caption)
-        shown += f'<p class="answer">{escape(figure.title)}.</p>{both_forms(figure, caption)}'
-    return shown
-
-
-def _bar(summary: Table) -> str:
-    """The search, and the legend of all figures."""
-    titles = arm_titles(summary.arms, [group for row in [*summary.rows, *summary.others] for group in row.groups])
-    arms = "".join(f"<span>{swatch(arm)} {escape(arm.title)}</span>" for arm in arms_of(titles).values())
-    return (
-        '<div class="bar" role="search" aria-label="Filter">'
-        '<input type="search" id="search" placeholder="Search" aria-label="Search tasks, data and settings" hidden>'
-        f'<div class="arms" role="group" aria-label="Arms in figures and tables">{arms}</div>'
-        '<span role="status"></span></div>'
-    )
-
-
-def _scores(summary: Table, tasks: Mapping[str, Mapping[str, TaskBlock]], about: PageInfo) -> str:
-    """The table, the table of other settings on demand, and how the numbers were computed."""
-    rows = [row for row in summary.rows if row.groups]
-    rows.sort(key=lambda row: row.pair is None)  # what has no gain comes last
-    shown = _score_table(summary, rows, tasks, about, "Test scores in percent: mean ± standard deviation over seeds")
+def _scores(part: Part, summary: Table, tasks: Tasks, about: PageInfo) -> list[Part]:
+    """The part with its table, and how the numbers were computed; the site loads other settings from a further part."""
+    rows = sorted((row for row in summary.rows if row.groups), key=lambda row: row.pair is None)  # without a gain: last
+    title = "Test scores in percent: mean ± standard deviation over seeds"
+    content, more = _score_table(summary, rows, tasks, about, title, part.key) if rows else "", list[Part]()
     if summary.others:
-        others = _score_table(summary, summary.others, tasks, about, "Test scores in percent, other settings")
-        shown += f"<details><summary>{len(summary.others)} rows of other settings</summary>{others}</details>"
+        others = f"{len(summary.others)} rows of other settings"
+        table = _score_table(summary, summary.others, tasks, about, "Test scores in percent, other settings", "other")
+        if about.site:
+            more = [Part(f"{part.key}-others", f"{part.title}: {others}", table, menu="")]
+            table = f'<p><a href="{more[0].key}.html">On a page of its own</a></p>'
+        load = f' data-load="{more[0].key}.html"' if more else ""
+        content += f"<details{load}><summary>{others}</summary>{table}</details>"
     notes = "".join(f"<li>{escape(line)}</li>" for line in explanations(summary))
-    return shown + f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
+    content += f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
+    return [replace(part, content=content + about.downloads("scores")), *more] if rows else []
 
 
-def _score_table(
-    summary: Table, rows: Sequence[Row], tasks: Mapping[str, Mapping[str, TaskBlock]], about: PageInfo, title: str
-) -> str:
+def _score_table(summary: Table, rows: Sequence[Row], tasks: Tasks, about: PageInfo, title: str, key: str) -> str:
     """The table of these rows, each with a link to its charts; columns without any content are left out."""
     scores = score_columns(summary, rows, summary.arms)
     paper = paper_columns(summary, rows, summary.compared, wide=False)
     titles = [row.title for row in rows]
     sheet = sheet_of(title, [("task", "l", titles), *scores[:2], *gain_columns(rows), *paper, *scores[2:]])
     lines = []
-    for row in rows:
+    for number, row in enumerate(rows):
         anchors = {block.panel.label: anchor for anchor, block in tasks[row.task].items() if block.panel.key == row.key}
         anchor = anchors.get(row.label) or next(iter(anchors.values()))
         where = escape(", ".join(filter(None, [row.metric_title(), row.settings_title])))
-        name = f'<a href="#{anchor}">{escape(row.task_title)}</a><small>{where}</small>'
-        lines.append((_words(row), name, _details(row, summary, about)))
+        page = f"{_stem(row.task)}.html" if about.site else ""
+        name = f'<a href="{page}#{anchor}">{escape(row.task_title)}</a><small>{where}</small>'
+        words = f"{row.title}, {row.metric_title()}", f"{row.data} {row.task} {row.label}"
+        hit = about.hit(f"{key}-{number}", *words) if key != "scores" else ""  # the pages of tasks have these rows, too
+        lines.append((f"{hit} {_words(row)}", name, _details(row, summary, about)))
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in marks_in(summary, [sheet]))
-    return html_table(sheet, "Scores", lines) + (f'<ul class="notes">{marks}</ul>' if marks else "")
+    return html_table(sheet, "Other settings" if key == "other" else "Scores", lines) + (
+        f'<ul class="notes">{marks}</ul>' if marks else ""
+    )
+
+
+def _stem(task: str) -> str:
+    """The file of a task's page, without suffix; no other page has this name."""
+    return f"task-{as_stem(task)}"
 
 
 def _details(row: Row, summary: Table, about: PageInfo) -> str:
@@ -253,24 +347,30 @@ def command_line(command: str) -> str:
     )
 
 
-def _task(blocks: Mapping[str, TaskBlock]) -> str:
-    """The section of a task: for each data set its charts, and its notes, whose commands can be copied."""
+def _task(task: str, summary: Table, tasks: Tasks, about: PageInfo) -> list[Part]:
+    """The charts of a task's data sets, with notes whose commands can be copied; on the site its scores above them."""
     shown = ""
-    for anchor, block in blocks.items():
-        charts = "".join(
-            f'<figure class="card"><h4>{CHARTS[kind]}</h4>{inline_svg(figure)}'
-            f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-            for kind, figure in block.charts
-        )
+    for anchor, block in tasks[task].items():
+        charts = ""
+        for number, (kind, figure) in enumerate(block.charts):
+            hit = about.hit(f"{anchor}-{number}", f"{block.panel.title}: {CHARTS[kind]}")
+            drawing = inline_svg(with_legend(figure) if about.site else figure)
+            caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
+            charts += f'<figure class="card" {hit}><h4>{CHARTS[kind]}</h4>{drawing}{caption}</figure>'
         notes = ""
         for note in block.notes:
             text, start, command = note.partition(COMMAND)
             notes += f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
         body = f'<h3>{escape(block.panel.title)}</h3><div class="figures">{charts}</div>{notes}'
         shown += f'<article id="{anchor}" {_words(block.panel)}>{body}</article>'
-    panels = [block.panel for block in blocks.values()]
-    title = escape(names.task_name(panels[0].task, panels[0].record))
-    return f'<section class="task" {_words(*panels)}><h2>{title}</h2>{shown}</section>'
+    panels = [block.panel for block in tasks[task].values()]
+    title, attributes = names.task_name(task, panels[0].record), f'class="task" {_words(*panels)}'
+    part = Part(_stem(task), title, shown, TASKS, attributes=attributes)
+    if not about.site:
+        return [part]
+    rows, others = ([row for row in of_all if row.task == task] for of_all in (summary.rows, summary.others))
+    scores, *more = _scores(part, replace(summary, rows=rows, others=others), tasks, about)
+    return [replace(scores, content=scores.content + shown), *more]
 
 
 def _failures(failed: Sequence[RecordFile]) -> str:
@@ -305,19 +405,21 @@ def _runs(about: PageInfo) -> str:
         rows.setdefault(item.record.identity.row, []).append(item)
     shown = ""
     for items in rows.values():
-        lines = "\n".join(map(_run_line, items))
+        lines = "\n".join(_run_line(item, about) for item in items)
         title = f"{escape(_task_title(items[0].record))} <small>{_counted(len(items))}</small>"
         shown += f'<details class="runs"><summary>{title}</summary>{lines}</details>'
     return shown
 
 
-def _run_line(item: RecordFile) -> str:
+def _run_line(item: RecordFile, about: PageInfo) -> str:
     record, environment = item.record, item.record.environment
     facts = [duration(record.seconds)] if record.seconds is not None else []
     facts += [f"{record.peak_memory_mb:,.0f} MB"] if record.peak_memory_mb is not None else []
     facts += [f"{environment.device}, commit {(environment.commit or 'unknown')[:10]}"] if environment else []
-    shown = escape(" · ".join([*facts, str(item.path)]))
-    return f'<p class="run">{_run_title(record)} <span class="path">{shown}</span></p>'
+    path = about.link(record, str(item.path)) if about.site else escape(str(item.path))
+    shown, words = " · ".join([*map(escape, facts), path]), re.sub("<.*?>", "", _run_title(record))
+    hit = about.hit(f"run-{record.fingerprint[:16]}", f"Run: {_task_title(record)}, {words}", record.identity.title)
+    return f'<p class="run" {hit}>{_run_title(record)} <span class="path">{shown}</span></p>'
 
 
 def _task_title(record: RunRecord) -> str:
@@ -332,28 +434,40 @@ def _run_title(record: RunRecord) -> str:
     return f"{escape(name)} <small>{escape(scored or record.status)}</small>"
 
 
-def paper_part(tables: Sequence[Table], layers: Figure | None) -> str:
-    """The paper's tables, with the figures of their experiments, as HTML.
-
-    Args:
-        tables: What to show.
-        layers: The figure of all tasks' layers, if there is one.
-    """
-    together = ""
-    for table in tables:
+def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about: PageInfo) -> Part:
+    """A table of the paper with its figure, the figure of all layers, or a text with a table; empty without runs."""
+    text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", chapter.text).replace("`", "")  # Markdown, whose links lead to documents
+    about_it = f"<p>{escape(text.strip())}</p>" if text else ""
+    if table:
         (sheet,) = sheets_of(table, wide=True)
-        title = table.experiment.title  # the heading has it, the table need not
+        key, title = as_stem(sweep_name(table.experiment.name)), table.experiment.title
         items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
+        notes = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         figure = arm_gains(table)
-        together += (
-            f"<h3>{escape(title)}</h3>{_figures([figure] if figure else [])}"
-            f"{html_table(replace(sheet, title=SCORES), title)}"
-            f'{_command(table.experiment)}<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
-        )
-    if layers:
+        content = about_it + _figures([figure] if figure else []) + _plain_table(sheet, SCORES, key, title, about)
+        content += about.downloads(key) + _command(table.experiment) + notes
+        return Part(key, title, content, TABLES, table)
+    if layers and chapter.figure == "layers":
         commands = "".join(map(_command, layer_experiments()))
-        together += f"<h3>{escape(layers.title)}</h3>{_figures([layers])}{commands}"
-    return together
+        return Part(chapter.experiment, layers.title, f"{about_it}{_figures([layers])}{commands}", TABLES)
+    path = PUBLISHED / chapter.file
+    if not chapter.file or PUBLISHED not in about.folders or not path.is_file():
+        return Part("", "", "")
+    lines, below = path.read_text(encoding="utf-8").replace("**", "").replace("`", "").split("\n\n", 1)
+    head, _, *cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines.split("\n"))
+    sheet = Sheet(chapter.title, [(header or "by", "l", column) for header, *column in zip(head, *cells, strict=True)])
+    shown = _plain_table(sheet, "as its command prints it", path.stem, chapter.title, about) + about.downloads(
+        path.stem
+    )
+    return Part(path.stem, chapter.title, f"{about_it}{shown}<p>{escape(below.strip())}</p>", TABLES, sheet)
+
+
+def _plain_table(sheet: Sheet, caption: str, key: str, title: str, about: PageInfo) -> str:
+    """A table below its heading; the site's search finds its lines, and its script sorts them."""
+    lines = [
+        (about.hit(f"{key}-{i}", f"{title}: {line[0]}"), escape(line[0]), "") for i, line in enumerate(sheet.lines)
+    ]
+    return html_table(replace(sheet, title=caption), title, lines if about.site else ())
 
 
 def _command(experiment: Experiment) -> str:

@@ -53,6 +53,8 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "the two features whose difference is the gain, B minus A; settings may follow, in quotes: 'FEATURES KEY=VALUE'"
     )
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help=f"{about} (default: {' '.join(default_pair())})")
+    about = "with --compare: arms have the settings of the main table, such as its biLM, not the suite's defaults"
+    parser.add_argument("--main", action="store_true", help=about)
 
 
 def choose(options: argparse.Namespace) -> Chosen:
@@ -65,7 +67,8 @@ def choose(options: argparse.Namespace) -> Chosen:
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
     _check_compared(collection, (first, second))
-    headline = None if options.compare else load_experiment(HEADLINE if options.published else TABLE1)
+    plain = options.compare and not options.main
+    headline = None if plain else load_experiment(HEADLINE if options.published else TABLE1)
     selection = Selection(options.data, options.include_limited, (first, second), headline)
     return Chosen(folders, collection, selection)
 

@@ -169,7 +169,8 @@ def html_table(sheet: Sheet, label: str, lines: Sequence[tuple[str, str, str]] =
         if lines:
             attributes, name, below = lines[number]
             body += f'<tbody {attributes}><tr><th scope="row" data-value="{escape(first)}">{name}</th>{row}</tr>'
-            body += f'<tr class="more"><td colspan="{len(headers)}">{below}</td></tr></tbody>'
+            body += f'<tr class="more"><td colspan="{len(headers)}">{below}</td></tr>' if below else ""
+            body += "</tbody>"
         else:
             body += f'<tr><th scope="row">{escape(first)}</th>{row}</tr>'
     return (
