@@ -235,31 +235,26 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON value)
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is not JSON, or nested too deeply.
+        ValueError: it is not JSON, which has neither NaN nor half of a surrogate pair, or nested too deeply.
     """
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError("brackets are nested too deeply") from error
+    from pydantic_core import from_json  # imported here: the help of most commands does not need it
+
+    return from_json(text, allow_inf_nan=False)
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
     """The value in a JSON file from any source, compressed by gzip or not.
 
     Raises:
-        ValueError: see `parse_json`; also a file that was cut short, or text that cannot be written as UTF-8.
+        ValueError: see `parse_json`; also a file that was cut short.
         OSError: the file cannot be read.
     """
     require_file(path)
     raw = path.read_bytes()
     try:
-        text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()
+        return parse_json(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"a damaged gzip file: {error}") from error
-    content = parse_json(text)
-    if "\\u" in text:
-        json.dumps(content, ensure_ascii=False).encode()  # fails on half of a surrogate pair
-    return content
 
 
 def read_own_json(path: Path) -> dict[str, Any]:
@@ -273,11 +268,6 @@ def read_own_json(path: Path) -> dict[str, Any]:
             f"{path}: expected a JSON object, found: {error}. Delete its folder, and it is made again"
         ) from error
     return content
-
-
-def _refuse_constant(name: str) -> None:
-    """Python reads NaN and Infinity, which are not JSON and which we never write."""
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def expanded(path: str | Path, setting: str) -> Path:

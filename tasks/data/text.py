@@ -18,10 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
-from pydantic_core import from_json
-
 from elmo.common.errors import InputError, excerpt
-from elmo.common.files import STYLES, UNDECODED, places_of, raw_rows, utf8_lines
+from elmo.common.files import STYLES, UNDECODED, parse_json, places_of, raw_rows, utf8_lines
 from elmo.tokeniser import INVISIBLE, MAX_WORD_BYTES, TYPOGRAPHIC, Tokeniser
 from tasks.task import Sentence
 
@@ -174,7 +172,7 @@ def json_object(line: str) -> dict[str, Any]:
         ValueError: there is none.
     """
     try:
-        content = from_json(line)  # unlike json, it rejects half of a surrogate pair, which UTF-8 cannot encode
+        content = parse_json(line)
     except ValueError as error:
         raise ValueError(f"expected a JSON object, found no JSON ({error})") from error
     if not isinstance(content, dict):

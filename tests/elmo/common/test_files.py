@@ -145,12 +145,12 @@ class TestJson:
 
     @pytest.mark.parametrize("text", [DEEP, DEEP.encode(), '{"a":' + DEEP + "}", "", "{", "1" * 5000, "NaN"])
     def test_what_is_none_is_a_value_error(self, text):
-        with pytest.raises(ValueError, match=r"line 1|nested too deeply|digits|no JSON number|not a JSON number"):
+        with pytest.raises(ValueError, match="at line 1"):
             parse_json(text)
 
     def test_a_file_is_named(self, tmp_path):
         (tmp_path / "a.json").write_text(self.DEEP)
-        with pytest.raises(InputError, match=r"a\.json: expected a JSON object, found: brackets are nested too deeply"):
+        with pytest.raises(InputError, match=r"a\.json: expected a JSON object, found: recursion limit"):
             read_own_json(tmp_path / "a.json")
         (tmp_path / "a.json").write_text("[1]")
         with pytest.raises(InputError, match=r"a\.json: expected a JSON object, found: \[1\]\. Delete its folder"):

@@ -46,7 +46,7 @@ def test_the_scores_of_an_earlier_version_are_read_from_a_file_that_is_not_compr
         ({"scores": []}, "expected a list of objects with finite numbers"),
         ({"scores": [1, 2]}, "expected a list of objects with finite numbers"),
         ({"scores": [{"correct": "yes"}]}, "expected a list of objects with finite numbers"),
-        ({"scores": [{"correct": math.nan}]}, "NaN is not a JSON number"),
+        ({"scores": [{"correct": math.nan}]}, "expected one whole JSON object, found: expected value at line 1"),
     ],
 )
 def test_examples_of_another_run_are_refused_with_the_reason(tmp_path, content, reason):
@@ -67,7 +67,7 @@ def test_a_file_cut_short_is_refused(tmp_path, content):
 
 
 LINES = [
-    {"id": "a:1", "example": {"tokens": ["Zo\u00eb", "\ud800"]}, "gold": {"label": "x"}, "predicted": {"label": None}},
+    {"id": "a:1", "example": {"tokens": ["Zo\u00eb", "\u4e00"]}, "gold": {"label": "x"}, "predicted": {"label": None}},
     {"id": "a:2", "example": {}, "gold": {"spans": [{"start": 0, "end": 2}]}, "predicted": {"spans": []}},
 ]
 
