@@ -19,15 +19,11 @@ DIGEST_BYTES = hashlib.sha256().digest_size  # at the end of a file: the hash of
 
 def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Writes tensors, numbers and texts by name, and then the hash of the file, since torch.load compares no bytes."""
-    with replacing(path) as partial, partial.open("w+b") as file:
-        try:
-            torch.save(dict(content), file)
-        except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # such as a full disk, which torch's error does not mention
-                raise OSError(*error.__context__.args) from error
-            raise
-        file.seek(0)
-        file.write(hashlib.file_digest(file, "sha256").digest())
+    saved = io.BytesIO()  # torch's error for a full disk does not mention it
+    torch.save(dict(content), saved)
+    saved.write(hashlib.sha256(saved.getbuffer()).digest())
+    with replacing(path) as partial:
+        partial.write_bytes(saved.getbuffer())
 
 
 def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | str, remedy: str) -> dict[str, Any]:
