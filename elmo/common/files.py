@@ -358,17 +358,6 @@ def fitted(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-@contextmanager
-def explain_full_disk(message: str) -> Iterator[None]:
-    """Raises an InputError with this message where the disk is full."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise InputError(message) from error
-
-
 def print_lines(lines: Iterable[str]) -> None:
     """Writes lines to standard output as UTF-8, and at once."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # not where a program reads what is printed

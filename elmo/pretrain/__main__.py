@@ -44,7 +44,7 @@ def _hydra_main(config: DictConfig) -> None:
     except OmegaConfBaseException as error:
         sys.exit(_explained(error))
     except OSError as error:
-        sys.exit(f"elmo.pretrain: {error}. If that place cannot be written, use another out=DIR or store=DIR")
+        sys.exit(f"elmo.pretrain: {error}. If that place is full or not writable, use another out=DIR or store=DIR")
 
 
 def _list_of_one(word: str) -> str:

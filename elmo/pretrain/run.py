@@ -11,7 +11,7 @@ from elmo.bilm.model import weights_hash
 from elmo.bilm.options import UNKNOWN_WORD
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
-from elmo.common.files import explain_full_disk, replacing
+from elmo.common.files import replacing
 from elmo.common.processes import locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.batches import texts_of_store
@@ -55,8 +55,7 @@ def pretrain(settings: Settings, command: list[str], console: Console) -> None:
     wanted = CorpusSettings(settings.corpus, **shared, recase=settings.training.recase)
     store = build_store(wanted, settings.store or out / "store", console)
     busy = f"{out}: another process is training in this folder; wait for it, or name another out=DIR"
-    full = f"{out}: no room left on this disk. Make room and run again: it continues from the last checkpoint"
-    with locked(out / "lock", busy), explain_full_disk(full):
+    with locked(out / "lock", busy):
         _pretrain(settings, given, store, device, command, console)
 
 

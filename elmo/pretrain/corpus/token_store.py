@@ -37,7 +37,7 @@ from rich.console import Console
 
 from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, at_least, check_ranges, one_of
 from elmo.common.errors import InputError
-from elmo.common.files import explain_full_disk, plain_json, read_own_json, require_same, sha256_of, write_json
+from elmo.common.files import plain_json, read_own_json, require_same, sha256_of, write_json
 from elmo.common.processes import ahead, available_cores, end_with_parent, locked
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.text import (
@@ -296,15 +296,14 @@ def _build(settings: CorpusSettings, made_of: Mapping[str, Any], folder: Path, c
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
     unfinished = work / "store"
     try:
-        with explain_full_disk(f"{work}: no room left on this disk. Make room and run again."):
-            unfinished.mkdir(parents=True)
-            with Meter(console, "tokenising", sum(text.size for text in settings.texts)) as meter:
-                shards = make_shards(settings, work, meter)
-            with Meter(console, "merging", 2 * len(shards)) as meter:
-                counts = merge(settings, shards, unfinished, meter)
-            header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
-            write_json(unfinished / "header.json", sealed(plain_json(header)))
-            unfinished.rename(folder)
+        unfinished.mkdir(parents=True)
+        with Meter(console, "tokenising", sum(text.size for text in settings.texts)) as meter:
+            shards = make_shards(settings, work, meter)
+        with Meter(console, "merging", 2 * len(shards)) as meter:
+            counts = merge(settings, shards, unfinished, meter)
+        header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
+        write_json(unfinished / "header.json", sealed(plain_json(header)))
+        unfinished.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -122,7 +122,7 @@ def test_weights_and_the_other_settings_of_the_text_are_typed_without_quotes():
         ("corpus=[a(1).txt]", "corpus=[a(1).txt]: Hydra cannot read this value as it is. Quote its items twice: "),
         ("out=a=b's", "out=a=b's: Hydra cannot read this value as it is. Quote it twice: \"out='a=b\\'s'\""),
         ("out=a=$b", "out=a=$b: Hydra cannot read this value as it is. Quote it twice: 'out='\"'\"'a=$b'\"'\"''"),
-        ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x'. If that place cannot be written, use another"),
+        ("out=/dev/null/x", "[Errno 20] Not a directory: '/dev/null/x'. If that place is full or not writable"),
     ],
 )
 def test_wrong_settings_are_explained_in_one_line(text, tmp_path, monkeypatch, capsys, argument, message):
