@@ -263,7 +263,7 @@ class _Execution:
         trained = sum(parameter.numel() for parameter in model.trained().values())
         reporter.say(
             f"{len(train):,} + {len(dev):,} examples; {', '.join(features_recipes(run.features))}; "
-            f"{trained:,} parameters to train, {model.count_frozen():,} frozen; {self.device}"
+            f"{trained:,} parameters to train; {self.device}"
         )
         if left_out := self._meet(features, {"train": train, "dev": dev}):
             reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")

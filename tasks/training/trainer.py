@@ -215,13 +215,6 @@ class TaskModel(nn.Module):
         buffers = {f"head.{name}": held for name, held in self.head.state_dict().items() if name not in parameters}
         return {**self.trained(), **buffers}
 
-    def count_frozen(self) -> int:
-        """The count of numbers that training does not change. A source may hold its weights as buffers."""
-        held = [*self.parameters(), *self.features.state_dict(keep_vars=True).values()]
-        frozen = (value for value in held if isinstance(value, Tensor) and not value.requires_grad)
-        once = {id(value): value.numel() for value in frozen if value.is_floating_point()}  # two names may share one
-        return sum(once.values())
-
     def restore(self, values: dict[str, Tensor]) -> None:
         """Sets what is kept to these values, after a check of names, types and shapes."""
         check_tensors(values, self.kept())

