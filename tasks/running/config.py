@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
-from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -56,7 +55,6 @@ NOT_IN_FINGERPRINT = (
     *("also", "confidences"),
 )
 
-TASK_ENTRY_POINTS = "elmo_benchmark.tasks"  # the entry point group for tasks of installed packages
 
 # Texts in tables and reports: titles, and warnings about the source of a part.
 FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
@@ -252,7 +250,7 @@ def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> 
 
 
 def task_named(name: str, config_dir: Path | None = None) -> type[Task[Any, Any]]:
-    """The class of a task, from conf/task/, from a user's folder, or from an entry point of an installed package."""
+    """The class of a task, from conf/task/ or from a user's folder."""
     task_class: object = None
     for file in (config_dir / "task").glob("*.yaml") if config_dir is not None else ():
         if file.stem == name:  # a name from an untrusted file is never part of a path
@@ -260,13 +258,10 @@ def task_named(name: str, config_dir: Path | None = None) -> type[Task[Any, Any]
     if name in group_options("task"):
         target = OmegaConf.create(files(CONF).joinpath("task", f"{name}.yaml").read_text("utf-8")).task._target_
         task_class = _task_class(target) if target.startswith("tasks.") else None
-    for entry in entry_points(group=TASK_ENTRY_POINTS, name=name) if task_class is None else ():
-        task_class = entry.load()
     if not (isinstance(task_class, type) and issubclass(task_class, Task) and task_class.name == name):
         raise InputError(
-            f"task={name}: expected one of {', '.join(group_options('task'))}, or one that an installed package offers "
-            f"as an entry point of the group {TASK_ENTRY_POINTS}. For a task of your own, use --config-dir DIR, "
-            f"config_dir in Python, with DIR/task/{name}.yaml, or install a package that names it there"
+            f"task={name}: expected one of {', '.join(group_options('task'))}. For a task of your own, use "
+            f"--config-dir DIR, config_dir in Python, with DIR/task/{name}.yaml"
         )
     return task_class
 

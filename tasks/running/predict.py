@@ -136,7 +136,7 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     """Loads a run and its model.
 
     The file may be untrusted: nothing in it is executed. The task's class is found by its name, and the class of a
-    source must be one that a YAML names, in both cases in conf/ or `config_dir`; a task may also be an entry point.
+    source must be one that a YAML names, in both cases in conf/ or `config_dir`.
 
     Args:
         path: the file.

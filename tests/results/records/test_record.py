@@ -176,7 +176,10 @@ def test_a_truncated_record_is_named_at_every_length(tmp_path):
         (lambda c: c["fingerprinted"]["recipes"].update(task=9), "fingerprint: expected .* edited by hand"),
         (lambda c: c["identity"]["variant"].update(limit=3), "fingerprint: expected .* edited by hand"),
         (lambda c: c["identity"].update(features="elmo"), "fingerprint: expected .* edited by hand"),
-        (lambda c: c["fingerprinted"].update(lr=math.nan), "expected one whole JSON object, found: expected value at line 1"),
+        (
+            lambda c: c["fingerprinted"].update(lr=math.nan),
+            "found: expected value at line 1",
+        ),
         (lambda c: c.pop("fingerprint"), "fingerprint: expected .* found None"),
     ],
 )
