@@ -191,7 +191,7 @@ def _only(group: Group, chosen: Sequence[int], metric: Metric) -> Group:
     records, runs = [], []
     for record, run in zip(group.records, group.examples, strict=True):
         assert run is not None  # see `_gives`
-        numbers = unit_numbers(record, run, metric.unit)
+        numbers = unit_numbers(run, metric.unit)
         runs.append([{**run[i], metric.unit: numbers[i]} if numbers else run[i] for i in chosen])
         records.append(replace(record, scores={"test": {group.metric: metric.of_examples(runs[-1]) or 0.0}}))
     return Group(group.features, group.settings, records, runs)

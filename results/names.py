@@ -45,11 +45,10 @@ class TaskName:
 
 @dataclass(frozen=True)
 class MetricName:
-    """A metric: its title, whether 100 minus it is a share of errors, and how old records compute it from examples."""
+    """A metric: its title, and whether 100 minus it is a share of errors."""
 
     title: str = ""
     errors: bool = True
-    formulas: Sequence[Metric] = ()
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,8 @@ def sort_key(name: str, known: Iterable[str]) -> tuple[int, str]:
 def metric_of(record: RunRecord, columns: Iterable[str], name: str = "") -> Metric | None:
     """The formula of a metric of the record, by default the main one, from examples with these columns; None if not."""
     name = name or record.metric
-    known = load_names().metrics.get(name, MetricName()).formulas
-    declared = record.metrics.get(name)
-    ways = [declared] if declared else [*known, mean_of(name)]
-    given = set(columns)
-    return next((way for way in ways if given.issuperset(way.columns)), None)
+    metric = record.metrics.get(name, mean_of(name))
+    return metric if {*columns}.issuperset(metric.columns) else None
 
 
 def recomputed(record: RunRecord, examples: Sequence[Example]) -> float | None:

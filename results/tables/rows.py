@@ -10,9 +10,8 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from operator import itemgetter
 
 import numpy as np
@@ -24,7 +23,6 @@ from results.records.example_scores import Example
 from results.records.identity import FOLD, Parts, differences, flattened, looked_up, shown, without_seed
 from results.records.metric import Metric
 from results.records.record import RunRecord, mapping_of, settings_of
-from results.records.typed_json import read_toml
 
 MINI = "mini"  # the data set that comes with the suite
 _VECTORS = "vectors/"  # before the names of word vectors among a run's inputs
@@ -457,7 +455,7 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     if metric is None or counts[0] is None or counts[1] is None:
         return stats.seed_intervals(first.scores, second.scores, arm)
     unit = FOLD if FOLD in examples[0] else metric.unit
-    clusters = unit_numbers(first.records[0], examples, unit)
+    clusters = unit_numbers(examples, unit)
     recompute = partial(_scores, metric)
     if lender and min(len(first.scores), len(second.scores)) == 1:
         lent = _counts(lender.group, metric, len(examples))
@@ -487,37 +485,9 @@ def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
     return scores
 
 
-@dataclass(frozen=True)
-class _TestFile:
-    """A test file by the hash in the records, and the sizes of its units in the order of its examples."""
-
-    name: str
-    sha256: str
-    unit: str
-    sizes: Sequence[int]
-
-
-@cache
-def _files() -> Mapping[str, _TestFile]:
-    return {file.sha256: file for file in read_toml(dict[str, list[_TestFile]], "units.toml")["file"]}
-
-
-def unit_numbers(record: RunRecord, examples: Sequence[Example], unit: str) -> list[float] | None:
-    """The number of the unit of each example, or None if it is unknown or examples have no units.
-
-    Args:
-        record: The run.
-        examples: The scores of its test examples.
-        unit: The name of the units, such as "article"; empty if every example stands alone.
-    """
-    if not unit:
-        return None
-    with suppress(KeyError):
-        return list(map(itemgetter(unit), examples))
-    known = _files().get(str(record.data_hashes.get("test")))
-    if known is None or known.unit != unit or sum(known.sizes) != len(examples):
-        return None
-    return [float(number) for number, size in enumerate(known.sizes) for _ in range(size)]
+def unit_numbers(examples: Sequence[Example], unit: str) -> list[float] | None:
+    """The number of the unit, such as "article", of each example; None if they have none."""
+    return list(map(itemgetter(unit), examples)) if all(unit in example for example in examples) else None
 
 
 @dataclass(frozen=True)

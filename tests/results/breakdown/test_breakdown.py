@@ -10,7 +10,6 @@ from results.publish import publish_runs
 from results.records.example_scores import GroupsUnreadable, add_groups, groups_path, read_groups
 from results.records.identity import Identity
 from results.records.metric import Grouping, Metric, Ratio
-from results.tables.rows import _TestFile
 from tests.results.making import make_record, run_report, save
 
 F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
@@ -60,26 +59,6 @@ def test_each_kind_is_scored_by_its_own_examples(runs, capsys):
         count = str(len(GLOVE[chosen]))
         expected.append(["length", name, count, f"{first:.2f} (1)", f"{second:.2f} (1)", f"{second - first:+.2f}"])
     assert [[*line[:5], line[5].partition(",")[0]] for line in lines] == expected
-
-
-def test_units_known_by_their_sizes_are_those_of_numbered_examples(tmp_path, capsys, monkeypatch):
-    """Kinds take examples from all over the test set; sizes say which document each of these is of."""
-    sizes, found = [2, 1, 3, 4], []
-    known = _TestFile("test", HASHES["test"], "document", sizes)
-    monkeypatch.setattr("results.tables.rows._files", lambda: {HASHES["test"]: known})
-    numbers = [number for number, size in enumerate(sizes) for _ in range(size)]
-    for numbered in (False, True):
-        folder = tmp_path / str(numbered)
-        for features, counts in (("glove", GLOVE), ("elmo", ELMO)):
-            record = make_record(f1(counts), features=features)
-            record = replace(record, fingerprinted={"data": HASHES}, metrics={"f1": replace(F1, unit="document")})
-            examples = [dict(zip(("tp", "fp", "fn"), own, strict=True)) for own in counts]
-            if numbered:
-                examples = [{**own, "document": number} for own, number in zip(examples, numbers, strict=True)]
-            save(folder, record, examples)
-        add_groups(folder, "ner", HASHES, IDS, {"length": LENGTH})
-        found.append(shown(capsys, "--runs", folder)[1])
-    assert found[0] == found[1]
 
 
 def test_a_table_names_the_vectors_of_its_own_runs(tmp_path, capsys):
