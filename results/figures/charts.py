@@ -18,6 +18,7 @@ from results.tables.rows import Group, Row, as_label, train_fraction
 COUNTS = ("used", "questions", "pairs", "examples", "sentences")
 OF_WHOLE = "share of the official training examples"
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
+CHOSEN = 0.995  # the weight of a layer that has no other next to it
 
 
 def curve(record: RunRecord) -> list[tuple[float, float]]:
@@ -27,46 +28,67 @@ def curve(record: RunRecord) -> list[tuple[float, float]]:
 
 
 def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
-    """The mean dev score by epoch with the range of the runs, and the best epoch of each; None if no run has epochs."""
-    curves = [[(record, dict(curve(record))) for record in group.runs if curve(record)] for group in panel.groups]
-    points = [point for runs in curves for _, run in runs for point in run.items()]
-    if not points:
+    """Dev scores by epoch over the baseline's best mean: means, ranges of the runs, and their best epochs.
+
+    The scale is that of the best scores; what is far below is left out. None if no run has epochs.
+    """
+    read = {group.features: [(record, dict(curve(record))) for record in group.runs] for group in panel.groups}
+    curves = {name: [one for one in runs if one[1]] for name, runs in read.items() if any(run for _, run in runs)}
+    each: dict[str, dict[float, list[float]]] = {}  # by features and epoch, the scores of the runs
+    for name, runs in curves.items():
+        if reached_by_all := sorted(set.intersection(*(set(run) for _, run in runs))):
+            each[name] = {epoch: [run[epoch] for _, run in runs] for epoch in reached_by_all}
+    if not each:
         return None
-    epochs = drawing.Scale(min(x for x, _ in points), max(x for x, _ in points), drawing.AXES_LEFT, drawing.RIGHT)
-    scores = drawing.score_scale([y for _, y in points])
+    best = {name: max((statistics.fmean(own), -epoch) for epoch, own in of.items()) for name, of in each.items()}
+    first = panel.compared[0] if panel.compared[0] in best else next(iter(best))
+    zero, every = best[first][0], [run for name in each for _, run in curves[name]]
+    tops = [score - zero for score in (*(mean for mean, _ in best.values()), *(max(run.values()) for run in every))]
+    low = max(2 * min(tops) - max(tops), min(min(run.values()) for run in every) - zero)
+    ends = min(map(min, every)), max(map(max, every))
+    epochs = drawing.Scale(*ends, drawing.AXES_LEFT, drawing.RIGHT)
+    scores = drawing.score_scale([low, *tops])
     ticks = {float(round(tick)): drawing.shown_tick(round(tick)) for tick in epochs.ticks()}
-    marks = drawing.both_axes(scores, f"dev {panel.metric_title()} (%)", epochs, "epoch", ticks)
+    axis = f"dev {panel.metric_title()}, points over the baseline's best"
+    marks = drawing.both_axes(scores, axis, epochs, "epoch", ticks)
     lines, bests, numbers = list[drawing.Mark](), list[drawing.Mark](), []  # lines are above all bands
-    for group, runs in zip(panel.groups, curves, strict=True):
-        arm = arms[group.features]
-        reached_by_all = sorted(set.intersection(*(set(run) for _, run in runs))) if runs else []
-        if reached_by_all:
-            each = {epoch: [run[epoch] for _, run in runs] for epoch in reached_by_all}
-            means = {epoch: statistics.fmean(of_epoch) for epoch, of_epoch in each.items()}
-            best = max(means, key=means.__getitem__)
-            title = f"{arm.title}: best mean {means[best]:.2f} in epoch {best:g}"
-            numbers.append(f"{title}.")
-            lines.append(arm.line([(epochs.at(x), scores.at(y)) for x, y in means.items()], 2, title, arm.dash))
-            if len(runs) > 1:
-                upper = [(epochs.at(epoch), scores.at(max(of_epoch))) for epoch, of_epoch in each.items()]
-                lower = [(epochs.at(epoch), scores.at(min(of_epoch))) for epoch, of_epoch in each.items()]
-                title = f"{arm.title}: range of the runs"
-                marks.append(drawing.Area([*upper, *reversed(lower)], arm.colour, opacity=0.15, title=title))
-                marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
-        for record, run in runs:
-            best = max(run, key=run.__getitem__)
+
+    def path(of_epochs: Mapping[float, float]) -> list[drawing.Point]:
+        return _risen([(epochs.at(x), scores.at(y - zero)) for x, y in of_epochs.items()], drawing.AXES_BOTTOM)
+
+    for features, of_epochs in each.items():
+        arm, (mean, epoch) = arms[features], best[features]
+        title = f"{arm.title}: best mean {mean:.2f} in epoch {-epoch:g}"
+        numbers.append(f"{title}{drawing.with_minus(f', {mean - zero:+.2f}') * (features != first)}.")
+        lines.append(arm.line(path({x: statistics.fmean(own) for x, own in of_epochs.items()}), 2, title, arm.dash))
+        if max(map(len, of_epochs.values())) > 1 and (upper := path({x: max(own) for x, own in of_epochs.items()})):
+            lower = path({x: min(own) for x, own in of_epochs.items()})
+            corners = [*upper, *reversed(lower or [(upper[-1][0], drawing.AXES_BOTTOM)])]
+            marks.append(drawing.Area(corners, arm.colour, opacity=0.15, title=f"{arm.title}: range of the runs"))
+            marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
+        for record, run in curves[features]:
+            at = max(run, key=run.__getitem__)
             name = f"{arm.title}{record.identity.in_fold}, seed {record.identity.seed}"
-            title = f"{name}: best dev {run[best]:.2f} in epoch {best:g}"
-            bests.append(arm.dot(epochs.at(best), scores.at(run[best]), 3.5, title))
+            title = f"{name}: best dev {run[at]:.2f} in epoch {at:g}"
+            bests.append(arm.dot(epochs.at(at), scores.at(run[at] - zero), 3.5, title))
     caption = (
-        f"Dev {panel.metric_title()} by epoch: the mean and the range of the runs, up to the last epoch that all of "
-        "them reached. Marks: each run's best epoch."
+        f"Dev {panel.metric_title()} by epoch, minus the best mean of {arms[first].title}: lines are means, up to the "
+        "last epoch that all runs reached, and areas the range of the runs. Marks: each run's best epoch."
     )
-    shown = [arms[group.features] for group in panel.groups]
+    shown = [arms[features] for features in each]
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
     return drawing.Figure(
         name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown
     )
+
+
+def _risen(points: Sequence[drawing.Point], bottom: float) -> list[drawing.Point]:
+    """The end of a curve from where it last comes up through the bottom; y is downwards."""
+    below = [number for number, (_, y) in enumerate(points) if y > bottom]
+    if not below or below[-1] + 1 == len(points):
+        return [] if below else list(points)
+    (x, y), (right, up) = points[below[-1]], points[below[-1] + 1]
+    return [(x + (right - x) * (y - bottom) / (y - up), bottom), *points[below[-1] + 1 :]]
 
 
 def training_examples(record: RunRecord) -> float | None:
@@ -214,7 +236,7 @@ def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
     metric = metric_title(groups[0].metric, groups[0].records[0])
     digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
     counted = sizes.unit == "training examples"
-    texts = {value: f"{value:,.0f}" if counted else f"{100 * value:{digits}}%" for value in values}
+    texts = {value: f"{value:,.0f}" if counted else f"{100 * value:{digits}} %" for value in values}
     old = {size: group.old_recipe for points in sizes.series.values() for size, group in points if group.old_recipe}
     star = f"; * {', '.join(sorted(set(old.values())))}" if mixed else ""
     texts |= {size: f"{texts[size]}*" for size in old if star}
@@ -385,17 +407,17 @@ def layer_map(
     name: str = "layer-weights",
     title: str = "Figure 2: weights of the layers",
 ) -> drawing.Figure | None:
-    """The weight of each layer at each place, the paper's Figure 2; None without learned mixes.
+    """The weight of each layer and gamma at each place, the paper's Figure 2; None without learned mixes.
 
     Args:
-        groups: Tasks or arms with their titles; those without mixes are left out.
+        groups: Tasks or arms with their titles; those without mixes, or of a single layer, are left out.
         name: Of the file.
         title: Of the figure.
     """
     lanes = [
         (lane if group.old_recipe in lane else f"{lane}, {group.old_recipe}", group, by_place)
         for lane, group in groups
-        if (by_place := mixes(group))
+        if (by_place := mixes(group)) and any(max(own) < CHOSEN for runs, _ in by_place.values() for own in runs)
     ]
     if not lanes:
         return None
@@ -404,14 +426,15 @@ def layer_map(
         for place, (runs, _) in by_place.items():
             layers[place] = max(layers.get(place, 0), len(runs[0]))
     gap, top, height = 10.0, 34.0, 46.0
-    width = (drawing.RIGHT - drawing.LEFT - gap * (len(layers) - 1)) / sum(layers.values())
+    width = (drawing.RIGHT - drawing.LEFT - gap * (len(layers) - 1)) / sum(count + 1 for count in layers.values())
     marks, numbers, left = list[drawing.Mark](), list[str](), drawing.LEFT
     for place, count in layers.items():
         heading = drawing.fitted(place, count * width)
-        marks.append(drawing.Label(left + count * width / 2, 11, heading, "ink", 12, "middle", bold=True))
-        for layer in range(count):
-            shown = drawing.fitted(layer_name(layer, count), width, 9)
-            marks.append(drawing.Label(left + (layer + 0.5) * width, 26, shown, "muted", 9, "middle"))
+        marks.append(drawing.Label(left + (count + 1) * width / 2, 11, heading, "ink", 12, "middle", bold=True))
+        titles = [layer_name(layer, count).replace("characters", "chars") for layer in range(count)]
+        for layer, shown in enumerate([*titles, "gamma"]):
+            shown = shown if drawing.text_width(shown, 11) + 6 <= width else shown.split()[-1]
+            marks.append(drawing.Label(left + (layer + 0.5) * width, 26, shown, "muted", 11, "middle"))
         for number, (lane, _, by_place) in enumerate(lanes):
             runs, gamma = by_place.get(place, ([], 0.0))
             y = top + number * height + 18
@@ -419,11 +442,14 @@ def layer_map(
                 mean, x = statistics.fmean(each), left + layer * width
                 text = f"{lane}, {place}, {layer_name(layer, len(runs[0]))}: {mean:.3f}"
                 numbers.append(text)
-                text += f", runs {min(each):.3f} to {max(each):.3f}, gamma {gamma:.2f}"
+                text += f", runs {min(each):.3f} to {max(each):.3f}"
                 marks.append(drawing.Box(x + 1, y, width - 2, 22, "blue", opacity=drawing.tint(mean), title=text))
                 bold, shown = mean > 1 / len(runs[0]), drawing.fitted(f"{mean:.2f}", width, 11)
                 marks.append(drawing.Label(x + width / 2, y + 15, shown, "ink", 11, "middle", bold, halo=0))
-        left += count * width + gap
+            if runs:
+                numbers.append(f"{lane}, {place}, gamma: {gamma:.2f}")
+                marks.append(drawing.Label(left + (count + 0.5) * width, y + 15, f"{gamma:.2f}", "ink", 11, "middle"))
+        left += (count + 1) * width + gap
     for number, (lane, group, _) in enumerate(lanes):
         y, count_text = top + number * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
         room = drawing.RIGHT - drawing.LEFT - drawing.text_width(count_text, 11) - 8
@@ -431,7 +457,10 @@ def layer_map(
             drawing.Label(drawing.LEFT, y, drawing.fitted(lane, room), "ink", 12),
             drawing.Label(drawing.RIGHT, y, count_text, "muted", 11, "end"),
         ]
-    caption = "Weight of each layer after the softmax, mean over runs; bold: above an even share."
+    caption = (
+        "Weight of each layer after the softmax, mean over runs; bold: above an even share. chars: the layer of "
+        "characters alone; gamma: what the weighted mean is multiplied by. Arms of a single layer are left out."
+    )
     return drawing.Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
 
 

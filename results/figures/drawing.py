@@ -321,7 +321,8 @@ def both_axes(up: Scale, up_title: str, across: Scale, across_title: str, ticks:
         ticks: The text of each number below; those that would overlap are left out (the last is always shown).
     """
     lines = [(up.at(tick), shown_tick(tick)) for tick in up.ticks()]
-    marks: list[Mark] = [ChartLine([(AXES_LEFT, y), (RIGHT, y)], "grid", 1) for y, _ in lines]
+    colours = {"0": "muted"}
+    marks: list[Mark] = [ChartLine([(AXES_LEFT, y), (RIGHT, y)], colours.get(text, "grid"), 1) for y, text in lines]
     marks += [Label(AXES_LEFT - 7, y + 4, text, "muted", 11, "end") for y, text in lines]
     marks.append(Label(LEFT, AXES_TOP - 10, up_title, "muted", 11))
     free = WIDTH + 20
@@ -373,13 +374,24 @@ def with_title(figure: Figure) -> Figure:
 
 def _below(figure: Figure, heading: Sequence[Mark], room: float) -> Figure:
     """The figure with these marks above it, in place of its legend."""
-    marks = list(heading)
-    for mark in figure.marks:
+    return replace(figure, height=figure.height + room, marks=[*heading, *shifted(figure.marks, 0, room)], legend=())
+
+
+def shifted(marks: Iterable[Mark], right: float, down: float) -> list[Mark]:
+    """The marks elsewhere."""
+    moved = list[Mark]()
+    for mark in marks:
         if isinstance(mark, ChartLine | Area):
-            marks.append(replace(mark, points=[(x, y + room) for x, y in mark.points]))
+            moved.append(replace(mark, points=[(x + right, y + down) for x, y in mark.points]))
         elif isinstance(mark, Box | Dot | Label):
-            marks.append(replace(mark, y=mark.y + room))
-    return replace(figure, height=figure.height + room, marks=marks, legend=())
+            moved.append(replace(mark, x=mark.x + right, y=mark.y + down))
+    return moved
+
+
+def with_caption(figure: Figure) -> Figure:
+    """The figure with its caption below it."""
+    height, marks = with_notes(figure.marks, figure.height + 12, [figure.caption], figure.width)
+    return replace(figure, height=height, marks=marks)
 
 
 def inline_svg(figure: Figure) -> str:
@@ -429,8 +441,13 @@ def standalone_svg(figure: Figure, *, dark: bool = False) -> str:
 
 
 def published_files(figure: Figure) -> dict[str, str]:
-    """File name -> SVG with its title; a figure with a narrow form also has files for phones and dark pages."""
-    forms, schemes = ([figure, figure.narrow], (False, True)) if figure.narrow else ([figure], (False,))
+    """File name -> SVG with its title and caption.
+
+    A figure with a narrow form explains itself without a caption, and has files for phones and dark pages.
+    """
+    if not figure.narrow:
+        return {f"{figure.name}.svg": standalone_svg(with_caption(with_title(figure)))}
+    forms, schemes = [figure, figure.narrow], (False, True)
     return {
         f"{form.name}{'-dark' * dark}.svg": standalone_svg(with_title(form), dark=dark)
         for form in forms

@@ -1,6 +1,6 @@
 """Shares of the baseline's errors that are removed: the main figure, of the second arm in each task, and all arms."""
 
-import textwrap
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +19,7 @@ EPOCHS = "trainer.epochs"
 HEADER = 24.0  # pixels above the first comparison
 PALE = 0.45  # opacity of marks that stand for few seeds
 FEWEST_ARMS = 3  # arms with runs, the baseline included: fewer are no comparison
-TABLE_WIDTH = 860.0
-NAMES_WIDTH = 188.0  # pixels at the left, for names and costs
+ACROSS, APART = 2, 8.0  # plots next to each other, and pixels between marks of equal cost
 
 
 @dataclass(frozen=True)
@@ -280,15 +279,13 @@ class _Cell:
         interval: Its 95 % interval.
         sign: 1 or -1 if the gain is beyond noise, corrected for all arms; else 0.
         published: By numbers that others printed; None if there are none.
-        label: The number above the marks; without a share the score of the baseline, or why there is none.
-        words: All that is drawn, in words; empty if nothing is.
+        words: All that is drawn, or the score of the baseline, in words; empty if there is nothing.
     """
 
     ours: float | None
     interval: Interval | None
     sign: int
     published: float | None
-    label: str
     words: str
 
     @property
@@ -320,13 +317,18 @@ def arm_gains(table: Table) -> drawing.Figure | None:
     }
     caption = (
         f"Errors removed: the gain over {table.titles[base]} as a share of 100 minus its score. Line: 95 % interval; "
-        "grey: not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that "
-        "they print. Below each name: frozen parameters, and milliseconds for 1,000 tokens. "
+        "pale: not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that "
+        "they print. Marks of equal cost stand next to each other. "
         f"{experiment.note}."
     )
-    below = _footnotes(table, lines, [table.titles[arm] for arm in experiment.arms if arm not in shown])
+    below = _footnotes(table, lines, shown)
+    looks = drawing.arms_of({arm: table.titles[arm] for arm in shown})
+    placed = {looks[arm]: (experiment.costs[arm].milliseconds, cells[arm]) for arm in shown if arm in experiment.costs}
+    if not any(cell.values for _, of_arm in placed.values() for cell in of_arm):
+        return None
     tasks = [line.title for line in lines]
-    height, marks = _lanes_by_task(lanes, costs, tasks, below)
+    drawn = [note.removeprefix(f"{WARNED} ") for note in below if not note.startswith(MARK)]  # no mark has these
+    height, marks = _against_cost(placed, tasks, [cell.words for cell in cells[base]], drawn)
     numbers = [
         f"{name} ({costs.get(name, 'cost not measured')}): "
         f"{'; '.join(f'{task} {cell.words}' for task, cell in zip(tasks, of_arm, strict=True) if cell.words)}."
@@ -334,14 +336,13 @@ def arm_gains(table: Table) -> drawing.Figure | None:
     ]
     title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
     text = " ".join([*numbers, "What is not listed was not run.", *below])
-    return drawing.Figure(sweep_name(experiment.name), title, caption, height, marks, TABLE_WIDTH, text)
+    return drawing.Figure(sweep_name(experiment.name), title, caption, height, marks, ACROSS * drawing.WIDTH, text)
 
 
 def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
     first, group = line.group(table.compared[0]), line.group(arm)
     if arm == table.compared[0] and group:
-        score = f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}"
-        return _Cell(None, None, 0, None, score, score)
+        return _Cell(None, None, 0, None, f"{group.mean:.1f} {metric_title(group.metric, group.records[0])}")
     ours, interval, published = compared.error_cut, compared.cut_interval, None
     if arm in line.spec.same_baseline:
         published = relative_error_cut(line.printed[table.compared[0]], line.printed[arm])
@@ -350,17 +351,10 @@ def _cell(table: Table, line: Row, compared: Row, arm: str, sign: int) -> _Cell:
     between = shown_interval(interval, sign="-").removesuffix(MARK)
     words = [] if ours is None else [f"{ours:.1f} %{marks}" + f" ({between})" * bool(between)]
     words += [] if published is None else [f"published {published:.1f} %"]
-    label = "not run" if arm in (line.spec.arms or [arm]) else ""
-    if ours is not None:
-        label = f"{ours:.1f}{marks}"
-    elif published is not None:
-        label = f"({published:.1f})"
-    elif first and group and first.recipe != group.recipe:
-        label = f"recipe {group.recipe}"
-    return _Cell(ours, interval, sign, published, drawing.with_minus(label), drawing.with_minus(", ".join(words)))
+    return _Cell(ours, interval, sign, published, drawing.with_minus(", ".join(words)))
 
 
-def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> list[str]:
+def _footnotes(table: Table, lines: Sequence[Row], shown: Sequence[str]) -> list[str]:
     groups = [group for line in lines for group in line.groups]
     notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
     recipes = {f"{line.title} ({arm.old_recipe})": None for line in lines for arm in line.groups if arm.old_recipe}
@@ -368,67 +362,51 @@ def _footnotes(table: Table, lines: Sequence[Row], missing: Sequence[str]) -> li
     notes += sorted(
         {f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings}
     )
-    return [*notes, *([f"Without runs: {', '.join(missing)}."] if missing else [])]
+    without_cost = [table.titles[arm] for arm in shown if arm not in table.experiment.costs]
+    without_runs = [table.titles[arm] for arm in table.experiment.arms if arm not in shown]
+    absent = {"runs": without_runs, "a cost": without_cost}
+    return [*notes, *(f"Without {what}: {', '.join(arms)}." for what, arms in absent.items() if arms)]
 
 
-def _lanes_by_task(
-    lanes: Mapping[str, Sequence[_Cell]], costs: Mapping[str, str], tasks: Sequence[str], below: Sequence[str]
+def _against_cost(
+    placed: Mapping[drawing.Arm, tuple[float, Sequence[_Cell]]],
+    tasks: Sequence[str],
+    scores: Sequence[str],
+    below: Sequence[str],
 ) -> tuple[float, list[drawing.Mark]]:
-    """Height and marks: a lane for each arm, and a plot for each task, all on one scale."""
-    cells = [cell for lane in lanes.values() for cell in lane]
-    kinds = [
-        ("ours, 95 % interval", "blue", "interval", any(cell.sign for cell in cells)),
-        ("not beyond noise", "grey", "interval", any(cell.ours is not None and not cell.sign for cell in cells)),
-        ("published by others", "ink", "hollow", any(cell.published is not None for cell in cells)),
-    ]
-    shown = [(drawing.Arm(title, colour, "circle"), kind) for title, colour, kind, is_drawn in kinds if is_drawn]
-    marks = drawing.legend(shown, TABLE_WIDTH)
-    each = (TABLE_WIDTH - NAMES_WIDTH - 8) / len(tasks)
-    headings = [textwrap.wrap(task, int((each - 8) / (0.62 * 11))) for task in tasks]
-    top = 20 + max(mark.y for mark in marks if isinstance(mark, drawing.Dot)) + 14 * max(map(len, headings))
-    bottom = top + drawing.LANE_HEIGHT * len(lanes)
-    values = [value for cell in cells for value in cell.values]
-    scales = [
-        drawing.spread(values, NAMES_WIDTH + each * i + 12, NAMES_WIDTH + each * (i + 1), zero=True)
-        for i in range(len(tasks))
-    ]
-    for heading, scale in zip(headings, scales, strict=True):
-        for i, line in enumerate(reversed(heading)):
-            marks.append(drawing.Label(scale.start, top - 8 - 14 * i, line, "ink", 11, bold=True))
-        marks += drawing.vertical_ticks(scale, top, bottom)
-    for number, (name, lane) in enumerate(lanes.items()):
-        y = top + drawing.LANE_HEIGHT * number
-        marks.append(drawing.ChartLine([(8, y), (TABLE_WIDTH - 8, y)], "grid", 1))
-        marks.append(drawing.Label(8, y + 16, drawing.fitted(name, NAMES_WIDTH - 8, 13), "ink", 13, bold=True))
-        marks.append(drawing.Label(8, y + 30, costs.get(name, "not measured"), "muted", 11))
-        for task, cell, scale in zip(tasks, lane, scales, strict=True):
-            marks += _cell_marks(cell, scale, y, f"{name}, {task}: {cell.words}")
-    marks.append(drawing.Label((NAMES_WIDTH + TABLE_WIDTH) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
-    empty = ["Empty: the experiment has no such runs."] * any(not cell.label for cell in cells)
-    return drawing.with_notes(marks, bottom + 54, [*empty, *below], TABLE_WIDTH)
+    """Height and marks: for each task with the baseline's score, shares by milliseconds, which rise from arm to arm."""
+    values = [value for _, cells in placed.values() for cell in cells for value in cell.values]
+    costs = [cost for cost, cells in placed.values() if any(cell.values for cell in cells)]
+    across = drawing.Scale(min(costs), max(costs), drawing.AXES_LEFT + 12, drawing.RIGHT - 14, log=True)
+    up, ticks = drawing.score_scale(values, zero=True), {tick: drawing.shown_tick(tick) for tick in across.ticks()}
+    drawn = [(arm, "dot") for arm, (_, cells) in placed.items() if any(cell.values for cell in cells)]
+    hollow = any(cell.published is not None for _, cells in placed.values() for cell in cells)
+    drawn += [(drawing.Arm("published by others", "ink", "circle"), "hollow")] * hollow
+    marks = drawing.legend(drawn, ACROSS * drawing.WIDTH)
+    top = 14 + max(mark.y for mark in marks if isinstance(mark, drawing.Dot))
+    for number, (task, score) in enumerate(zip(tasks, scores, strict=True)):
+        title = f"errors removed (%); the baseline has {score}"
+        panel = drawing.both_axes(up, title, across, "ms per 1,000 tokens (log)", ticks)
+        x = 0.0
+        for arm, (cost, cells) in placed.items():
+            if cells[number].values:
+                x = max(across.at(cost), x + APART)
+                panel += _cell_marks(cells[number], arm, x, up, f"{arm.title}, {task}: {cells[number].words}")
+        titled = drawing.with_title(drawing.Figure("", task, "", drawing.AXES_HEIGHT, panel))
+        row, column = divmod(number, ACROSS)
+        marks += drawing.shifted(titled.marks, column * drawing.WIDTH, top + row * (titled.height + 8))
+    bottom = top + math.ceil(len(tasks) / ACROSS) * (titled.height + 8)
+    return drawing.with_notes(marks, bottom + 12, below, ACROSS * drawing.WIDTH)
 
 
-def _cell_marks(cell: _Cell, scale: drawing.Scale, y: float, title: str) -> list[drawing.Mark]:
-    """The marks of one arm on one task, with the number above them."""
-    value = cell.published if cell.ours is None else cell.ours
-    if value is None:
-        x = min(scale.at(0) + 5, scale.end - drawing.text_width(cell.label, 11))
-        return [drawing.Label(x, y + 22, cell.label, "muted", 11)] if cell.label else []
-    marks: list[drawing.Mark] = []
+def _cell_marks(cell: _Cell, arm: drawing.Arm, x: float, up: drawing.Scale, title: str) -> list[drawing.Mark]:
+    """The marks of one arm on one task."""
+    marks, opacity = list[drawing.Mark](), 1 if cell.sign else PALE
+    if cell.interval:
+        ends = [(x, up.at(end)) for end in cell.interval.ends]
+        marks.append(drawing.ChartLine(ends, arm.colour, 2, opacity=opacity, title=title))
     if cell.published is not None:
-        marks.append(drawing.Dot(scale.at(cell.published), y + 25, "ink", "circle", hollow=True, title=title))
+        marks.append(replace(arm.dot(x, up.at(cell.published), 4.5, title), hollow=True))
     if cell.ours is not None:
-        colour = "blue" if cell.sign else "grey"
-        if cell.interval:
-            marks.append(
-                drawing.ChartLine([(scale.at(end), y + 25) for end in cell.interval.ends], colour, 2.5, title=title)
-            )
-        marks.append(drawing.Dot(scale.at(cell.ours), y + 25, colour, "circle", title=title))
-    half, zero = drawing.text_width(cell.label, 11) / 2, scale.at(0)  # on its side of the line at zero
-    x = max(scale.at(value), zero + half + 2) if value >= 0 else min(scale.at(value), zero - half - 2)
-    return [
-        *marks,
-        drawing.Label(
-            min(x, scale.end - half), y + 15, cell.label, "muted" if cell.ours is None else "ink", 11, "middle"
-        ),
-    ]
+        marks.append(replace(arm.dot(x, up.at(cell.ours), 4.5, title), opacity=opacity))
+    return marks

@@ -149,23 +149,27 @@ def test_curves_leave_out_epochs_without_a_number():
 def test_the_map_has_a_box_for_each_layer_of_each_task_and_place():
     """Means worked out by hand; a task without the second place has no boxes there, and one without mixes no line."""
     weights = [[0.2, 0.5, 0.3], [0.4, 0.5, 0.1]]  # of two seeds; mean 0.3, 0.5, 0.2
-    learned = [{"input": Mix(own, 1.0), "output": Mix([0.1, 0.1, 0.8], 2.0)} for own in weights]
+    gammas = [1.0, 2.0]
+    learned = [{"input": Mix(w, g), "output": Mix([0.1, 0.1, 0.8], 2.0)} for w, g in zip(weights, gammas, strict=True)]
     both = with_each(group("elmo", 70.0, 71.0), "mixes", learned)
     one = group("elmo", 50.0, mixes={"input": Mix([0.0, 0.25, 0.75], 1.0)})
-    figure = layer_map([("first", both), ("second", one), ("none", group("glove", 1.0))])
+    single = group("elmo_layer0", 50.0, mixes={"input": Mix([1.0, 0.0, 0.0], 1.0)})
+    figure = layer_map([("first", both), ("second", one), ("none", group("glove", 1.0)), ("one layer", single)])
     boxes = marks(figure, Box)
     texts = [label.text for label in marks(figure, Label)]
     assert [text for text in texts if "." in text] == [
-        *("0.30", "0.50", "0.20", "0.00", "0.25", "0.75"),
-        *("0.10", "0.10", "0.80"),
+        *("0.30", "0.50", "0.20", "1.50", "0.00", "0.25", "0.75", "1.00"),  # the last ones are gammas
+        *("0.10", "0.10", "0.80", "2.00"),
     ]
     assert {label.text for label in marks(figure, Label) if label.bold} == {"input", "output", "0.50", "0.75", "0.80"}
+    assert {"one layer", "characters"}.isdisjoint(texts)
+    assert {"chars", "gamma"} <= set(texts)
     assert ("none" in texts, "2 runs" in texts, "1 run" in texts) == (False, True, True)
     darkness = [box.opacity for box in boxes]
     assert sorted(range(9), key=darkness.__getitem__)[-1] == 8, "0.8 is the darkest"
     assert len({box.x for box in boxes}) == 6, "two places with three layers"
     assert max(box.x + box.width for box in boxes[:6]) < min(box.x for box in boxes[6:]), "the output is at the right"
-    assert "first, input, characters: 0.300, runs 0.200 to 0.400, gamma 1.00" in boxes[0].title
+    assert "first, input, characters: 0.300, runs 0.200 to 0.400" in boxes[0].title
     assert layer_map([("none", group("glove", 1.0))]) is None
 
 
@@ -217,7 +221,7 @@ def test_sizes_are_those_of_the_training_sets_on_a_logarithmic_scale():
 def test_without_counts_the_shares_stand_for_the_sizes():
     (found,) = efficiencies(rows(*shares("elmo", counted=False)))
     assert [size for size, _ in found.series["elmo"]] == [0.01, 0.1, 1]
-    assert {"1%", "10%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
+    assert {"1 %", "10 %", "100 %"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
 
 
 def test_a_whole_set_that_is_counted_in_other_units_has_shares():
@@ -229,7 +233,7 @@ def test_a_whole_set_that_is_counted_in_other_units_has_shares():
     ]
     (found,) = efficiencies(rows(*groups))
     assert [size for size, _ in found.series["elmo"]] == [0.001, 0.01, 1]
-    assert {"0.1%", "1%", "100%"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
+    assert {"0.1 %", "1 %", "100 %"} <= {label.text for label in marks(sample_efficiency(found, ARMS), Label)}
 
 
 def test_a_part_of_a_known_whole_has_shares_of_that():
@@ -242,7 +246,7 @@ def test_a_part_of_a_known_whole_has_shares_of_that():
     groups.append(group("elmo", 84.0, data={"train": {"pairs": 99890}}))
     (found,) = efficiencies([dataclasses.replace(own, data="snli100k", task="snli") for own in rows(*groups)])
     labels = [label.text for label in marks(sample_efficiency(found, ARMS), Label)]
-    assert {"0.1%", "1%", "10%", "18%", "share of the official training examples (log)"} <= set(labels)
+    assert {"0.1 %", "1 %", "10 %", "18 %", "share of the official training examples (log)"} <= set(labels)
 
 
 def test_one_size_is_no_curve():
@@ -268,7 +272,7 @@ def test_axes_have_labels():
             for name in ("glove", "elmo")]  # fmt: skip
     panel = row(*arms)
     expected = {
-        learning_curves: {"epoch", "dev F1 (%)"},
+        learning_curves: {"epoch", "dev F1, points over the baseline's best"},
         class_differences: {"gain, points of F1"},
     }
     for draw, texts in expected.items():
@@ -280,17 +284,34 @@ def test_axes_have_labels():
 
 def test_curves_are_means_with_the_range_of_the_runs():
     """Of three runs, one stopped after epoch 2: means 20 and 40, worked out by hand, within 10..30 and 30..50."""
-    curves = [[10, 40, 99], [20, 30, 90], [30, 50]]
-    epochs = [[{"epoch": i, "f1": y} for i, y in enumerate(own, start=1)] for own in curves]
-    elmo = with_each(group("elmo", 1.0, 2.0, 3.0), "epochs", epochs)
+    elmo = with_curves("elmo", [10, 40, 99], [20, 30, 90], [30, 50])
     figure = learning_curves((row(elmo)), ARMS)
     (band,), (line,) = marks(figure, Area), [line for line in marks(figure, ChartLine) if line.title]
-    ticks = {label.text: label.y - 4 for label in marks(figure, Label) if label.text in ("20", "80")}
-    score = Scale(-ticks["20"], -ticks["80"], 20, 80)  # y is downwards
-    assert [score.at(-y) for _, y in line.points] == pytest.approx([20, 40])
-    assert [score.at(-y) for _, y in band.points] == pytest.approx([30, 50, 30, 10]), "there above, back below"
-    assert [score.at(-dot.y) for dot in marks(figure, Dot)] == pytest.approx([99, 90, 50])
+    at = over_the_best(figure)
+    assert [at(y) for _, y in line.points] == pytest.approx([20 - 40, 40 - 40])
+    assert [at(y) for _, y in band.points] == pytest.approx([-10, 10, -10, -30]), "there above, back below"
+    assert [at(dot.y) for dot in marks(figure, Dot)] == pytest.approx([59, 50, 10])
     assert figure.numbers == "elmo: best mean 40.00 in epoch 2."
+
+
+def over_the_best(figure):
+    """Pixels as points over the baseline's best, by two numbers of the axis."""
+    labels = [label for label in marks(figure, Label) if label.anchor == "end"]
+    zero, other = (next(label for label in labels if (label.text == "0") == is_zero) for is_zero in (True, False))
+    per_pixel = float(other.text.replace("\N{MINUS SIGN}", "-")) / (other.y - zero.y)
+    return lambda y: (y + 4 - zero.y) * per_pixel
+
+
+def test_curves_begin_where_they_come_up_to_the_scale_of_the_best_scores():
+    """Bests are 80 and 84, so that four points below 80 are shown; from 40 to 80 in one epoch, the last tenth of it."""
+    figure = learning_curves(row(with_curves("glove", [20, 40, 80]), with_curves("elmo", [40, 84, 83])), ARMS)
+    at, (first, second) = over_the_best(figure), [line for line in marks(figure, ChartLine) if line.title]
+    assert [at(y) for _, y in first.points] == pytest.approx([-4 - 8 * 0.06, 0]), "six hundredths are the margin"
+    assert [at(y) for _, y in second.points][1:] == pytest.approx([4, 3])
+    epochs = {label.text: label.x for label in marks(figure, Label) if label.anchor == "middle"}
+    per_epoch = epochs["3"] - epochs["2"]
+    assert (epochs["3"] - first.points[0][0]) / per_epoch == pytest.approx(4.48 / 40)
+    assert figure.numbers.endswith("elmo: best mean 84.00 in epoch 2, +4.00.")
 
 
 def test_lines_of_arms_differ_in_more_than_colour():
