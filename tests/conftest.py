@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 os.environ.pop("COLUMNS", None)  # the width of tables, where there is no terminal
+os.unsetenv("COLUMNS")  # set by readline, which pytest imports, where os.environ does not see it
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; the commands that tests start inherit it
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -72,7 +72,7 @@ def test_drawings_say_their_numbers(text):
         assert caption
         assert re.search(r"\d", numbers), attributes["aria-label"]
     labels = " ".join(attributes["aria-label"] for attributes in drawings)
-    for number in ("+ ELMo: best mean 79.50 in epoch 3.", "good · 50: 61.5 to 81.5"):
+    for number in ("+ ELMo: best mean 79.50 in epoch 3", "good · 50: 61.5 to 81.5"):
         assert number in labels, number
 
 
