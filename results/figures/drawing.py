@@ -404,9 +404,12 @@ def inline_svg(figure: Figure) -> str:
 
 
 def captioned(figure: Figure) -> str:
-    """The drawing for the page, in a card with its legend and caption."""
-    drawing = inline_svg(with_legend(figure))
-    return f'<figure class="card">{drawing}<figcaption>{escape(figure.caption)}</figcaption></figure>'
+    """The drawing for the page, in a card with its legend and caption; one as wide as a table can be scrolled."""
+    drawing, name = inline_svg(with_legend(figure)), "card"
+    if figure.width > WIDTH:
+        drawing = f'<div tabindex="0" role="region" aria-label="{escape(figure.title)}">{drawing}</div>'
+        name = "card broad"
+    return f'<figure class="{name}">{drawing}<figcaption>{escape(figure.caption)}</figcaption></figure>'
 
 
 def both_forms(figure: Figure, caption: str) -> str:

@@ -15,11 +15,12 @@ from urllib.parse import quote
 from elmo.common.files import duration
 from results import names
 from results.experiments import Experiment, sweep_name
+from results.figures.charts import sample_efficiency
 from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch, with_legend
 from results.figures.errors_removed import arm_gains
 from results.records.collect import PUBLISHED, Finding, RecordFile
 from results.records.record import RunRecord
-from results.report.parts import CHARTS, Chapter, TaskBlock, layer_experiments, load_texts
+from results.report.parts import CHARTS, Chapter, TaskBlock, layer_experiments, load_texts, table_efficiencies
 from results.tables.fill import commands_of, commit_of, typed_sweep
 from results.tables.rows import Group, Row, Table, arm_titles, as_stem, verdict
 from results.tables.sheet import (
@@ -89,10 +90,11 @@ class PageInfo:
         """The attributes of what the site's search finds, as an anchor; the one page has a filter instead."""
         return f'id="{key}" data-hit="{escape(title)}" data-words="{escape(words)}"' if self.site else ""
 
-    def downloads(self, key: str) -> str:
-        """Links to all numbers of a part's table, as HTML; the one page has none."""
-        files = (f'<a href="data/{key}.{form}" download>{form.upper()}</a>' for form in ("csv", "json"))
-        return f'<p class="get">Download: {" · ".join(files)}</p>' if self.site else ""
+    def downloads(self, key: str, *, compared: bool = False) -> str:
+        """Links to all numbers of a part's table, and to the comparison of its arms, as HTML; the one page has none."""
+        links = [f'<a href="data/{key}.{form}" download>{form.upper()}</a>' for form in ("csv", "json")]
+        links += [f'<a href="compare.html?table={key}">Compare two arms</a>'] * compared
+        return f'<p class="get">{" · ".join(links)}</p>' if self.site else ""
 
 
 def parts_of(
@@ -113,7 +115,8 @@ def parts_of(
         tasks.setdefault(block.panel.task, {})[f"task-{number}"] = block
     failed = [item for item in about.records if item.record.status == "failed"]
     main = replace(summary, others=[]) if about.site else summary  # there the pages of tasks have other settings
-    parts = _scores(Part("scores", "Scores", "", table=summary), main, tasks, about)
+    title = "Table 1: all arms" if about.site and PUBLISHED in about.folders else "Scores"
+    parts = _scores(Part("scores", title, "", TABLES if about.site else OTHERS, summary), main, tasks, about)
     for task in tasks:
         parts += _task(task, summary, tasks, about)
     chapters, of_name = list(load_texts().paper), {table.experiment.name: table for table in tables}
@@ -290,7 +293,7 @@ def _score_table(summary: Table, rows: Sequence[Row], tasks: Tasks, about: PageI
         anchors = {block.panel.label: anchor for anchor, block in tasks[row.task].items() if block.panel.key == row.key}
         anchor = anchors.get(row.label) or next(iter(anchors.values()))
         where = escape(", ".join(filter(None, [row.metric_title(), row.settings_title])))
-        page = f"{_stem(row.task)}.html" if about.site else ""
+        page = task_page(row.task) if about.site else ""
         name = f'<a href="{page}#{anchor}">{escape(row.task_title)}</a><small>{where}</small>'
         words = f"{row.title}, {row.metric_title()}", f"{row.data} {row.task} {row.label}"
         hit = about.hit(f"{key}-{number}", *words) if key != "scores" else ""  # the pages of tasks have these rows, too
@@ -301,9 +304,14 @@ def _score_table(summary: Table, rows: Sequence[Row], tasks: Tasks, about: PageI
     )
 
 
-def _stem(task: str) -> str:
-    """The file of a task's page, without suffix; no other page has this name."""
-    return f"task-{as_stem(task)}"
+def task_page(task: str) -> str:
+    """The file of a task's page; no other page has this name."""
+    return f"task-{as_stem(task)}.html"
+
+
+def plain(markdown: str) -> str:
+    """The text without marks and links, which lead to other documents, as HTML."""
+    return escape(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", markdown.strip()).replace("`", "").replace("**", ""))
 
 
 def _details(row: Row, summary: Table, about: PageInfo) -> str:
@@ -365,7 +373,7 @@ def _task(task: str, summary: Table, tasks: Tasks, about: PageInfo) -> list[Part
         shown += f'<article id="{anchor}" {_words(block.panel)}>{body}</article>'
     panels = [block.panel for block in tasks[task].values()]
     title, attributes = names.task_name(task, panels[0].record), f'class="task" {_words(*panels)}'
-    part = Part(_stem(task), title, shown, TASKS, attributes=attributes)
+    part = Part(task_page(task).removesuffix(".html"), title, shown, TASKS, attributes=attributes)
     if not about.site:
         return [part]
     rows, others = ([row for row in of_all if row.task == task] for of_all in (summary.rows, summary.others))
@@ -436,16 +444,19 @@ def _run_title(record: RunRecord) -> str:
 
 def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about: PageInfo) -> Part:
     """A table of the paper with its figure, the figure of all layers, or a text with a table; empty without runs."""
-    text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", chapter.text).replace("`", "")  # Markdown, whose links lead to documents
-    about_it = f"<p>{escape(text.strip())}</p>" if text else ""
+    about_it = f"<p>{plain(chapter.text)}</p>" if chapter.text else ""
     if table:
         (sheet,) = sheets_of(table, wide=True)
         key, title = as_stem(sweep_name(table.experiment.name)), table.experiment.title
         items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
         notes = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
-        figure = arm_gains(table)
-        content = about_it + _figures([figure] if figure else []) + _plain_table(sheet, SCORES, key, title, about)
-        content += about.downloads(key) + _command(table.experiment) + notes
+        figures = list(filter(None, [arm_gains(table)]))
+        if chapter.figure == "efficiency" and about.site:  # the one page has these with their tasks
+            looks = arms_of({arm: names.arm_title(arm) for arm in table.arms})
+            drawn = [sample_efficiency(sizes, looks) for sizes in table_efficiencies(table)]
+            figures += [replace(figure, caption=f"{figure.title}. {figure.caption}") for figure in drawn]
+        content = about_it + _figures(figures) + _plain_table(sheet, SCORES, key, title, about)
+        content += about.downloads(key, compared=True) + _command(table.experiment) + notes
         return Part(key, title, content, TABLES, table)
     if layers and chapter.figure == "layers":
         commands = "".join(map(_command, layer_experiments()))

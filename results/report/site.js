@@ -73,9 +73,13 @@ find.addEventListener("input", seek);
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   for (const menu of all("nav details")) menu.open = false;
+  if (list.contains(document.activeElement)) find.focus();
   list.hidden = true;
 });
-list.addEventListener("click", () => { list.hidden = true; });
+list.addEventListener("click", () => {
+  list.hidden = true;
+  setTimeout(reveal); // the same address again is no change
+});
 
 // The comparison: table and arms are in the address, so that it can be shared.
 const chosen = ["table", "first", "second"].map((name) => document.querySelector(`select#${name}`));

@@ -45,7 +45,8 @@ def write_site(summary: Table, figures: Sequence[Figure], parts: Sequence[Part],
     tables = {part.key: part.table for part in parts if part.table}
     compared = {key: pairs_of(table, command) for key, table in tables.items() if isinstance(table, Table)}
     compared = {key: pairs for key, pairs in compared.items() if pairs["lines"]}
-    pages = [_overview(summary, figures, about), _comparison(parts, list(compared)), *parts]
+    further = [_comparison(parts, list(compared)), *parts] if compared else parts
+    pages = [_overview(summary, figures, about, "scores" in compared), *further]
     files = {f"{part.key}.html": _page(part, pages, summary, about) for part in pages}
     files |= {f"data/{key}.{form}": text for key, table in tables.items() for form, text in _numbers(table).items()}
     files |= {f"data/{key}-pairs.json": json.dumps(pairs, ensure_ascii=False) for key, pairs in compared.items()}
@@ -95,7 +96,7 @@ def _page(part: Part, pages: Sequence[Part], summary: Table, about: PageInfo) ->
     return page.shell(name, POLICY, head, body)
 
 
-def _overview(summary: Table, figures: Sequence[Figure], about: PageInfo) -> Part:
+def _overview(summary: Table, figures: Sequence[Figure], about: PageInfo, compared: bool) -> Part:
     """The first page: README's first paragraph, the main figure, and the first table; then the other figures."""
     rows = [row for row in summary.rows if row.data != MINI and row.pair] or summary.rows
     sheet = cells.gains_sheet(summary, rows, "Test scores in percent: mean±std (seeds)", summary.compared, wide=False)
@@ -103,12 +104,15 @@ def _overview(summary: Table, figures: Sequence[Figure], about: PageInfo) -> Par
     sheet = replace(sheet, columns=[name, cells.metric_column(rows), *others])
     readme = PUBLISHED.parents[1] / "README.md"
     text = readme.read_text(encoding="utf-8").split("\n\n")[1] if PUBLISHED in about.folders else ""
-    says = f"<p>{escape(text.replace('**', ''))}</p>" if text else ""
+    says = f"<p>{page.plain(text)}</p>" if text else ""
+    lines = [("", f'<a href="{page.task_page(row.task)}">{escape(row.title)}</a>', "") for row in rows]
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in cells.marks_in(summary, [sheet]))
-    table = f'<h2>{"Table 1" if text else "Scores"}</h2>{html_table(sheet, "Scores")}<ul class="notes">{marks}</ul>'
-    more = '<p><a href="scores.html">All scores and arms</a> · <a href="compare.html">Compare two arms</a></p>'
-    content = f"{says}{page.answer(figures[:1])}{page.lead(summary, about)}{table}{about.downloads('scores')}{more}"
-    return Part("index", "Overview", content + page.answer(figures[1:]))
+    table = (
+        f'<h2>{"Table 1" if text else "Scores"}</h2>{html_table(sheet, "Scores", lines)}<ul class="notes">{marks}</ul>'
+    )
+    more = f'{about.downloads("scores", compared=compared)}<p><a href="scores.html">All arms</a></p>'
+    content = f"{says}{page.answer(figures[:1])}{page.lead(summary, about)}{table}{more}{page.answer(figures[1:])}"
+    return Part("index", "Overview", content)
 
 
 def _comparison(parts: Sequence[Part], keys: Sequence[str]) -> Part:

@@ -82,10 +82,10 @@ def assert_links(folder):
         for link in page.links if page else hits:
             if link == "data:,":
                 continue
-            target, _, anchor = link.partition("#")
+            target, _, anchor = link.replace("?", "#?").partition("#")
             linked.add(target)
             assert (folder / (target or name)).is_file(), (name, link)
-            if anchor:
+            if anchor and not anchor.startswith("?"):
                 assert anchor in pages[target or name].ids, (name, link)
     assert pages.keys() <= linked
     return pages
@@ -134,6 +134,7 @@ def test_the_published_site_has_whole_links_and_a_light_first_page(tmp_path):
         assert str(Path.cwd()) not in text, "no path of this machine"
         assert len(gzip.compress(text.encode())) < 150_000, name
     readme = re.sub(r"\s+", " ", Path("README.md").read_text().split("\n\n")[1].replace("**", ""))
+    assert re.match(r"[A-Z][^<>\[\]!]{80,}$", readme), "a paragraph of plain text"
     assert readme in re.sub(r"\s+", " ", unescape((tmp_path / "index.html").read_text()))
 
 
