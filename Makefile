@@ -35,8 +35,8 @@ $(RAY_STAMP): pyproject.toml constraints-ray.txt
 	@touch $@
 
 demo: $(STAMP)  ## baseline, baseline + ELMo and the control on the shipped mini data, and their table
-	@$(BIN)/python -m tasks.run -m experiment=mini
-	@$(BIN)/python -m results.table --data mini
+	@for seed in 1 2 3; do \
+		$(BIN)/python -m tasks.run -m experiment=mini seed=$$seed && $(BIN)/python -m results.table --data mini || exit 1; done
 	@$(BIN)/python -m results.report --data mini
 
 test: $(STAMP)  ## run the whole default test suite
