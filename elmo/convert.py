@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmo.bilm.options import BilmOptions
-from elmo.bilm.weight_files import PRECISIONS, find_weights, load_bilm, options_path, save_bilm, weights_choices
+from elmo.bilm.options import WEIGHT_TYPES, BilmOptions
 from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.published import weights_choices
 
 DESCRIPTION = """\
 Write the biLM WEIGHTS to the file OUT, whose suffix chooses the format: .safetensors, or .hdf5 for bilm-tf and
@@ -19,6 +19,14 @@ EXAMPLE = "example: python -m elmo.convert small small-int8/weights.safetensors 
 
 def convert(weights: str, out: Path, precision: str, options: Path | None = None) -> None:
     """Writes a biLM to a new file; see `load_bilm` and `save_bilm`."""
+    from elmo.bilm.weight_files import (  # torch: not for --help
+        PRECISIONS,
+        find_weights,
+        load_bilm,
+        options_path,
+        save_bilm,
+    )
+
     if out.exists():
         raise InputError(f"{out}: this file exists; name a new one, or delete it first")
     source = find_weights(weights)  # before OUT is in that folder, too
@@ -37,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("elmo.convert", DESCRIPTION, EXAMPLE)
     parser.add_argument("weights", metavar="WEIGHTS", help=weights_choices())
     parser.add_argument("out", metavar="OUT", type=Path, help="a new file ending in .safetensors or .hdf5")
-    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="of OUT; default: float32")
+    parser.add_argument("--precision", choices=WEIGHT_TYPES, default="float32", help="of OUT; default: float32")
     parser.add_argument("--options", type=Path, help="options.json of WEIGHTS; default: the one next to it")
     given = parser.parse_args(arguments)
     return exit_status("elmo.convert", lambda: convert(given.weights, given.out, given.precision, given.options))

@@ -5,17 +5,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import load_bilm, weights_choices
-from elmo.common.device import CHOICES, choose_device
+from elmo.common.checks import DEVICES
 from elmo.common.errors import InputError, command_parser, exit_status
-from elmo.embed.one_file import read_lines
-from elmo.published import GLOVE_50D, VECTOR_NAMES, VECTORS
+from elmo.published import GLOVE_50D, VECTOR_NAMES, VECTORS, weights_choices
 from elmo.word_vectors import open_vectors
+
+if TYPE_CHECKING:
+    from elmo.bilm.model import Bilm
 
 Floats = NDArray[np.float32]
 GLOVE = "glove"
@@ -62,7 +63,7 @@ class Use:
         return f"{self.line:>6}  {self.context('[', ']')}"
 
 
-def uses_of(sentences: Sequence[Sequence[str]], word: str, bilm: Bilm, layer: int | None) -> tuple[list[Use], Floats]:
+def uses_of(sentences: Sequence[Sequence[str]], word: str, bilm: "Bilm", layer: int | None) -> tuple[list[Use], Floats]:
     """The uses of a word and their vectors of length one, (uses, dim).
 
     Args:
@@ -103,6 +104,10 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def _show(options: argparse.Namespace) -> None:
+    from elmo.bilm.weight_files import load_bilm  # torch takes a second, which --help should not need
+    from elmo.common.device import choose_device
+    from elmo.embed.one_file import read_lines
+
     sentences = [line.words for line in read_lines(options.sentences)]
     bilm = load_bilm(options.weights).to(choose_device(options.device))
     layers = {str(number): number for number in range(bilm.n_layers)} | {"last": bilm.n_layers - 1, "average": None}
@@ -145,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--vectors", metavar="V", default=GLOVE, help=kinds)
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     if options.k < 1 or options.queries < 1:
         parser.error("-k and --queries must be at least 1")

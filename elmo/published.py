@@ -116,3 +116,9 @@ def shipped_names() -> list[str]:
 def shipped_folder(name: str) -> Path:
     """The folder of a biLM that comes with this package."""
     return SHIPPED / name
+
+
+def weights_choices() -> str:
+    """Describes the accepted weights, for help texts."""
+    names = ", ".join([*shipped_names(), *BILMS])
+    return f"an .hdf5 or .safetensors file, its folder, or a name: {names} (allennlp/* are downloaded)"

@@ -4,15 +4,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from results.records.example_scores import ExamplesUnreadable, GroupsUnreadable, add_groups, read_examples
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record
-from tasks.data.datasets import DataSource
-from tasks.running.config import Run, typed_folds
-from tasks.running.schema import add_config_dir
+from tasks.command_line import add_config_dir
+
+if TYPE_CHECKING:
+    from tasks.running.config import Run
 
 _DESCRIPTION = """\
 Writes RUNS_DIR/test_sets/TASK-HASH.json.gz: for each test example its name and the kinds it belongs to (length, casing,
@@ -32,7 +34,7 @@ examples:
   python -m tasks.groups task=coref data=litbank data_dir=DIR runs_dir=results/published   all folds"""
 
 
-def write_groups(config: Run, run: Path | None, name: str) -> Path:
+def write_groups(config: "Run", run: Path | None, name: str) -> Path:
     """Writes the groups of one test set; returns the file.
 
     Args:
@@ -43,6 +45,8 @@ def write_groups(config: Run, run: Path | None, name: str) -> Path:
     Raises:
         InputError: the data or the run cannot be used.
     """
+    from tasks.data.datasets import DataSource
+
     task, source = config.task, DataSource(config.data, config.data_dir)
     hashes = source.fingerprint()
     examples = source.load(task, "test").examples
@@ -98,6 +102,8 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _write_all(options: argparse.Namespace) -> None:
+    from tasks.running.config import typed_folds  # torch takes a second, which --help should not need
+
     for config in typed_folds(options.settings, options.config_dir):
         print(write_groups(config, options.right_in, options.name or ""))
 

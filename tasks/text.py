@@ -7,11 +7,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import print_lines
-from tasks.running.config import Run, typed_config
-from tasks.running.schema import add_config_dir, group_options
+from tasks.command_line import add_config_dir, group_options
+
+if TYPE_CHECKING:
+    from tasks.running.config import Run
 
 _DESCRIPTION = """\
 Prints the training text of a task: each sentence (passage, question, premise ...) once, one per line, tokens separated
@@ -25,7 +28,7 @@ by spaces. No labels, nothing of dev or test. To tune a biLM on it and use that:
 600000 is three times CoNLL-2003's 197,521 words. For your own dataset, use data=PATH.yaml."""
 
 
-def training_text(config: Run) -> list[str]:
+def training_text(config: "Run") -> list[str]:
     """The sentences of a task's training examples, each once, in order."""
     examples = config.source.load(config.task, "train").examples
     return list(dict.fromkeys(map(" ".join, chain.from_iterable(map(config.task.texts, examples)))))
@@ -42,6 +45,8 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _print_text(options: argparse.Namespace) -> None:
+    from tasks.running.config import typed_config  # torch takes a second, which --help should not need
+
     text = training_text(typed_config(options.settings, options.config_dir))
     print_lines(f"{line}\n" for line in text)
 

@@ -83,6 +83,17 @@ def test_every_documented_module_has_help():
     assert no_help == [], "expected the command in its help; a module without options runs instead"
 
 
+@pytest.mark.parametrize("command", ["tasks.run", "tasks.compare", "tasks.predict", "results.table", "elmo.neighbours"])
+def test_help_loads_no_torch(command):
+    """It takes more than a second."""
+    code = (
+        f"import runpy, sys\nsys.argv[1:] = ['--help']\ntry:\n    runpy.run_module('{command}', run_name='__main__')\n"
+    )
+    code += "except SystemExit:\n    pass\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.endswith("False\n")
+
+
 def test_every_command_has_a_console_script():
     """A command is a module that `python -m` runs: with a block for __main__, or a package's __main__.py."""
     files = [path for house in ("elmo", "tasks", "results") for path in (ROOT / house).rglob("*.py")]

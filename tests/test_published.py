@@ -29,8 +29,9 @@ from results.table import main as table
 from results.tables.fill import Selection, fill_all
 from results.tables.rows import Group, Row
 from results.tables_page import readme_table
+from tasks.command_line import group_options
 from tasks.running.config import run_config
-from tasks.running.schema import compose_config, group_options
+from tasks.running.schema import compose_config
 from tasks.sweeps.runs import experiment_cells
 from tests.results.making import make_record, with_config
 from tests.tasks.making import run_of

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import elmo
-from tasks.run import run
 from tasks.running.config import typed_config
+from tasks.running.experiment import run
 
 README = Path(__file__).parents[1] / "README.md"
 MODEL, VECTORS = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

@@ -19,6 +19,7 @@ MOST_CHARACTERS = 1000  # of a word; a file with a larger number is damaged or h
 REMEDY = "Use the options that came with the weights"
 OBJECTIVES = ("forward", "joined", "masked")
 NETWORKS = ("lstm", "transformer")
+WEIGHT_TYPES = ("float32", "float16", "int8")
 STANDARD_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # (width, filters)
 
 

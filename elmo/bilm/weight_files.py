@@ -26,7 +26,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elmo.bilm.model import Bilm
-from elmo.bilm.options import N_CHARACTERS, BilmOptions, json_object
+from elmo.bilm.options import N_CHARACTERS, WEIGHT_TYPES, BilmOptions, json_object
 from elmo.common.checks import one_of
 from elmo.common.errors import InputError
 from elmo.common.files import expanded, replacing
@@ -38,7 +38,7 @@ from elmo.published import BILMS, shipped_folder, shipped_names
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
 WEIGHTS_SUFFIXES = (SAFETENSORS_SUFFIX, *HDF5_SUFFIXES)
-PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
+PRECISIONS: dict[str, torch.dtype] = {name: getattr(torch, name) for name in WEIGHT_TYPES}
 # How names of tensors begin, those of a biLM and of the others of the grid; a file may also contain embeddings.
 _OF_THE_NETWORK = ("CNN", "RNN_", "word_", "encoder.", "blocks.")
 
@@ -142,12 +142,6 @@ def load_bilm(weights: Path | str, options: Path | str | None = None, precision:
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
     return bilm.use_int8() if precision == "int8" else bilm
-
-
-def weights_choices() -> str:
-    """Describes the accepted weights, for help texts."""
-    names = ", ".join([*shipped_names(), *BILMS])
-    return f"an .hdf5 or .safetensors file, its folder, or a name: {names} (allennlp/* are downloaded)"
 
 
 def find_weights(weights: Path | str) -> Path:

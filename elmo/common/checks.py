@@ -12,6 +12,7 @@ from elmo.common.errors import InputError, excerpt
 WIDEST = 1 << 16  # of a layer; a larger one is a typing error and would fill the memory
 MOST_LAYERS = 100
 MOST_THREADS = 1024
+DEVICES = ("auto", "cpu", "cuda")
 
 
 def finite(values: Mapping[str, object], prefix: str = "") -> None:

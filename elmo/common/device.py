@@ -19,10 +19,10 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from elmo.common.checks import DEVICES
 from elmo.common.errors import InputError
 from elmo.common.processes import available_cores
 
-CHOICES = ("auto", "cpu", "cuda")
 PROCESS = Path("/proc/self")  # Linux only
 LEAST_AT_ONCE = 2  # a biLM has two directions
 
@@ -35,8 +35,8 @@ def choose_device(name: str) -> torch.device:
     Raises:
         InputError: an unknown name, or cuda on a machine without a usable GPU.
     """
-    if name not in CHOICES:
-        raise InputError(f"device must be one of {', '.join(CHOICES)}, found {name!r}")
+    if name not in DEVICES:
+        raise InputError(f"device must be one of {', '.join(DEVICES)}, found {name!r}")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""  # as Ray and SLURM do it

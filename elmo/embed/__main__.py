@@ -9,13 +9,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import get_args
 
-from elmo.bilm.weight_files import find_weights, load_bilm, weights_choices
-from elmo.common.checks import MOST_THREADS
-from elmo.common.device import CHOICES, choose_device
+from elmo.bilm.weight_files import find_weights, load_bilm
+from elmo.common.checks import DEVICES, MOST_THREADS
+from elmo.common.device import choose_device
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
 from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
 from elmo.embed.shards import ShardsJob, find_inputs, unfinished, working_in, write_shards
+from elmo.published import weights_choices
 from elmo.tokeniser import Tokenise
 
 MOST_GPUS = 64  # of a worker
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     precisions = "of OUT; int8: float32, computed with int8 products, faster on most CPUs; default: %(default)s"
     parser.add_argument("--precision", choices=("float32", "float16", "int8"), help=precisions)
     parser.add_argument(
-        "--device", choices=CHOICES, default="auto", help="default: a GPU if there is one; with Ray --gpus"
+        "--device", choices=DEVICES, default="auto", help="default: a GPU if there is one; with Ray --gpus"
     )
     many = parser.add_argument_group("many files")
     many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")

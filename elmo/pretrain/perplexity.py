@@ -8,7 +8,8 @@ from typing import cast, get_args
 
 from rich.console import Console
 
-from elmo.common.device import CHOICES, choose_device
+from elmo.common.checks import DEVICES
+from elmo.common.device import choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.progress import Meter
 from elmo.pretrain.batches import Text, text_of_words, texts_of_store
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"lines share {WINDOW} characters in a row with these files and folders"
     )
     parser.add_argument("--unseen-in", metavar="CORPUS", nargs="+", default=[], help=unseen)
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
     return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))
 

@@ -12,16 +12,18 @@ from contextlib import suppress
 from functools import cache
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
 
-from elmo.bilm.sentences import Sentence
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
+
+if TYPE_CHECKING:
+    from elmo.bilm.sentences import Sentence  # loads torch, which the command does not need
 
 FORMAT = 7  # raise it when layers of equal weights change, or how they are written
 PRECISIONS: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "float32": np.dtype("<f4")}
@@ -49,7 +51,7 @@ def default_store() -> Path:
     return expanded(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers", "ELMO_STORE")
 
 
-def key_of(sentence: Sentence) -> bytes:
+def key_of(sentence: "Sentence") -> bytes:
     """The hash of a token list; it depends on every token and on where tokens end."""
     digest = hashlib.blake2b("".join(sentence).encode("utf-8", "surrogatepass"), digest_size=16)
     digest.update(array("I", map(len, sentence)).tobytes())

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import elmo
 from elmo.bilm.model import Bilm
-from elmo.bilm.weight_files import load_bilm, weights_choices
-from elmo.common.device import CHOICES, choose_device
+from elmo.bilm.weight_files import load_bilm
+from elmo.common.checks import DEVICES
+from elmo.common.device import choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
+from elmo.published import weights_choices
 from tasks.probes.wsd import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
 from tasks.task import SPLITS
@@ -190,7 +192,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--semcor", metavar="FILE", type=Path, help="SemCor as JSON lines, as task=wsd_probe reads it")
     parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE}; no text of SemCor")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
     return exit_status("tasks.probes.table4", partial(_show, parser.parse_args(given)))
 
 

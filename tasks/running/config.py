@@ -34,6 +34,7 @@ from results.records.identity import (
 )
 from results.records.progress import LOCK_NAME
 from results.records.record import decide, hashed
+from tasks.command_line import group_options
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.features.token_features import (
     WARNINGS,
@@ -45,7 +46,7 @@ from tasks.features.token_features import (
     features_fingerprint,
     features_recipes,
 )
-from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, group_options, with_configs_of
+from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, with_configs_of
 from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
 

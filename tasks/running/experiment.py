@@ -89,7 +89,7 @@ def run(config: Run, in_sweep: bool = False, side_by_side: bool = False) -> Ende
 
     From Python, on the shipped data:
 
-        from tasks.run import run
+        from tasks.running.experiment import run
         from tasks.running.config import typed_config
 
         ended = run(typed_config(["task=ner", "features=elmo", "data=mini"]))

@@ -1,5 +1,6 @@
 """Trained models: saved by a run with keep_weights=true, loaded, and applied by tasks.predict or tasks.load_model."""
 
+import argparse
 import csv
 import io
 import json
@@ -13,19 +14,19 @@ from typing import Any
 import torch
 
 from elmo.common import checks
-from elmo.common.device import CHOICES, choose_device, is_out_of_memory
-from elmo.common.errors import InputError, command_parser, excerpt, exit_status
+from elmo.common.device import choose_device, is_out_of_memory
+from elmo.common.errors import InputError, excerpt
 from elmo.common.files import STYLES, print_lines, raw_rows, sha256_of
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import naming, read_tensors, write_tensors
 from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
 from results.records.record import RecordUnreadable, read_record
 from tasks.bag_of_words import BagOfWords
+from tasks.command_line import INPUT_KINDS
 from tasks.data.text import fields_of_line, json_object, raw_items
 from tasks.features.token_features import TokenFeatures, features_fingerprint
 from tasks.metrics import Scores
 from tasks.running.config import Run, known_sources, recorded_config, task_named
-from tasks.running.schema import add_config_dir
 from tasks.task import Task
 from tasks.training.trainer import FitsItself, OutOfMemory, TaskModel, Trainer
 
@@ -43,40 +44,6 @@ DIGITS = 4  # of probabilities
 RUNS_NAMED = 5  # at most, in a message
 STANDARD_INPUT = Path("/dev/stdin")
 REMEDY = "Correct them: python -m tasks.predict --help shows what each task reads"
-KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json"}  # --input by the ending of a file's name
-
-DESCRIPTION = """\
-Apply the model of a run made with keep_weights=true. INPUT is a file, or - for standard input.
-
---input text   one example per line:
-                 ner     a sentence                  srl    a sentence with *one* predicate between asterisks
-                 sst5    a sentence                  coref  a document
-                 snli    premise TAB hypothesis      squad  passage TAB question
-                 classify  a text
-               Text is split into words as `elmo.tokenise` does.
---input csv, tsv   one example per row, for files that end in .csv and .tsv. The first line names the columns:
-                 ner, sst5, srl, coref  text         snli   sentence1, sentence2
-                 classify  that of the run's data    squad  context, question
---input json   one JSON object per line, for files that end in .jsonl, with the same texts:
-                 ner, sst5, classify  {"text": ...} or {"tokens": [...]}
-                 srl        {"text": ...} or {"tokens": [...], "predicate": 2}, counted from 0
-                 coref      {"text": ...} or {"sentences": [[...], ...]}
-                 snli       {"sentence1": ..., "sentence2": ...}
-                 squad      {"context": ..., "question": ...}
-               An "id" is kept, also as a column; otherwise it is the number of the example. srl appends the
-               predicate's position: ID:2.
---input data   a file of the task's format, read as the run's own data were. --score prints its scores.
-
---output text  ner, srl: words and tags in columns, and an empty line; sst5, snli, classify: the label;
-               squad: the answer; coref: one chain per line, its mentions separated by " | ", and an empty line
---output csv   the rows of a table with all of their columns, the prediction and the probabilities of all labels
---output json  one JSON object per example. Places are tokens, the end excluded; "characters" are those of the raw text.
-               sst5, snli, classify: "probabilities" of all labels; tags, answers and chains have none.
-
-A text that is empty, not readable or too long gets an empty line, {"id": ..., "error": ...} or a row
-without a prediction, and a message on standard error. The others are predicted, and the exit status is 1.
-"""
-EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4"
 
 
 def save_weights(path: Path, model: TaskModel, config: Run, inputs: Mapping[str, str] | None = None) -> str:
@@ -455,51 +422,31 @@ def _some_at_once(asked: Iterable[Asked], size: Callable[[Any], int]) -> Iterato
         yield some
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("tasks.predict", DESCRIPTION, EXAMPLE)
-    about = "folder of a run made with keep_weights=true, or one above it with no other such run"
-    parser.add_argument("run", metavar="RUN", type=Path, help=about)
-    parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: -, standard input")
-    about = "default: by the ending of INPUT, else text"
-    parser.add_argument("--input", choices=("text", *KINDS.values(), "data"), help=about)
-    parser.add_argument("--output", choices=("text", "json", "csv"), default="text", help="default: text")
-    parser.add_argument("--score", action="store_true", help="print the scores of labelled data on standard error")
-    parser.add_argument("--device", choices=CHOICES, default="auto", help="default: a GPU if there is one")
-    parser.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads; default: 1, as in runs")
-    add_config_dir(parser)
-    options = parser.parse_intermixed_args(arguments)
-    if options.score and options.input != "data":
-        parser.error("--score needs labels: use it with --input data")
-
-    def work() -> int:
-        checks.count(checks.MOST_THREADS, "--threads", options.threads)
-        torch.set_num_threads(options.threads)
-        model = load_model(options.run, options.device, config_dir=options.config_dir)
-        source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
-        kind = options.input or KINDS.get(source.suffix.lower(), "text")
-        if options.output == "csv":
-            if f".{kind}" not in STYLES or source == STANDARD_INPUT:
-                raise InputError(
-                    "--output csv: expected a file that ends in .csv or .tsv, found another input. Name one"
-                )
-            _, header, _ = next(raw_rows(source, f".{kind}"), (1, [], ""))
-            print(csv_line([*header, "prediction", *model.task.probability_labels()]), end="")
-        asked = _asked(model, source, kind, options.score)
-        parts = [list(asked)] if kind == "data" else _some_at_once(asked, model.task.size)  # data: in the run's batches
-        done, failed = 0, 0
-        for some in parts:
-            model.answer(some)
-            print_lines(model.line(one, options.output) for one in some)
-            wrong = [one for one in some if one.error]
-            for one in wrong:
-                print(f"tasks.predict: {one.where}: {one.error}", file=sys.stderr)
-            done, failed = done + len(some), failed + len(wrong)
-            if options.score and not wrong:
-                values = model.score([one.example for one in some], [one.prediction for one in some]).values
-                print(", ".join(f"{name} {value:.2f}" for name, value in values.items()), file=sys.stderr)
-        if failed:
-            print(f"tasks.predict: {failed:,} of {done:,} have no prediction. {REMEDY}", file=sys.stderr)
-        return int(failed > 0)
-
-    return exit_status("tasks.predict", work)
+def predict(options: argparse.Namespace) -> int:
+    """Prints the predictions for an input; the exit status is 1 if some could not be made."""
+    checks.count(checks.MOST_THREADS, "--threads", options.threads)
+    torch.set_num_threads(options.threads)
+    model = load_model(options.run, options.device, config_dir=options.config_dir)
+    source = STANDARD_INPUT if options.source in (None, Path("-")) else options.source
+    kind = options.input or INPUT_KINDS.get(source.suffix.lower(), "text")
+    if options.output == "csv":
+        if f".{kind}" not in STYLES or source == STANDARD_INPUT:
+            raise InputError("--output csv: expected a file that ends in .csv or .tsv, found another input. Name one")
+        _, header, _ = next(raw_rows(source, f".{kind}"), (1, [], ""))
+        print(csv_line([*header, "prediction", *model.task.probability_labels()]), end="")
+    asked = _asked(model, source, kind, options.score)
+    parts = [list(asked)] if kind == "data" else _some_at_once(asked, model.task.size)  # data: in the run's batches
+    done, failed = 0, 0
+    for some in parts:
+        model.answer(some)
+        print_lines(model.line(one, options.output) for one in some)
+        wrong = [one for one in some if one.error]
+        for one in wrong:
+            print(f"tasks.predict: {one.where}: {one.error}", file=sys.stderr)
+        done, failed = done + len(some), failed + len(wrong)
+        if options.score and not wrong:
+            values = model.score([one.example for one in some], [one.prediction for one in some]).values
+            print(", ".join(f"{name} {value:.2f}" for name, value in values.items()), file=sys.stderr)
+    if failed:
+        print(f"tasks.predict: {failed:,} of {done:,} have no prediction. {REMEDY}", file=sys.stderr)
+    return int(failed > 0)

@@ -7,7 +7,6 @@ file, data=PATH.yaml, is not trusted: nothing in it is resolved, and all of it i
 defines every key.
 """
 
-import argparse
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +33,7 @@ from elmo.common.checks import AtLeastOne, AtLeastZero, Share
 from elmo.common.errors import InputError
 from elmo.common.files import CONF, expanded
 from results.experiments import SUFFIX, experiment_names
+from tasks.command_line import group_options
 from tasks.data.datasets import DataConfig
 from tasks.features.token_features import FeaturesConfig, StoreConfig
 from tasks.training.trainer import TrainerConfig
@@ -198,17 +198,6 @@ def with_configs_of(folder: Path | None) -> Iterator[None]:
             yield
     finally:
         SearchPath.config_dir = None
-
-
-def add_config_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds the option --config-dir to a command."""
-    about = "a folder with your configs, trusted like code: its YAML may call functions"
-    parser.add_argument("--config-dir", metavar="DIR", type=Path, help=about)
-
-
-def group_options(group: str) -> list[str]:
-    """The names to choose from in a group of conf/, such as "task"."""
-    return sorted(Path(file.name).stem for file in files(CONF).joinpath(group).iterdir())
 
 
 def read_dataset(given: str) -> dict[str, Any]:

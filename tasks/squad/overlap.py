@@ -11,8 +11,6 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
 from results.records.example_scores import add_groups
 from results.records.metric import Grouping
-from tasks.data.datasets import hash_of_files
-from tasks.squad.task import SquadReader, read_squad
 
 SEEN = 0.5  # an article counts as seen from this share of its paragraphs on
 
@@ -33,6 +31,9 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> None:
+    from tasks.data.datasets import hash_of_files  # torch takes a second, which --help should not need
+    from tasks.squad.task import SquadReader, read_squad
+
     examples = read_squad(options.squad, "test", SquadReader())
     paragraphs = list(dict.fromkeys((e.passage.title, e.passage.context) for e in examples))
     if not paragraphs:

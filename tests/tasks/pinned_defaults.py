@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from results.records.identity import BY_NAME_OR_PATH, flattened
+from tasks.command_line import group_options
 from tasks.features.token_features import features_recipes
 from tasks.running.config import FOR_PEOPLE, Run, typed_config
-from tasks.running.schema import group_options
 
 PINS = Path(__file__).with_suffix(".json")
 COMMAND = "python -m tests.tasks.pinned_defaults"

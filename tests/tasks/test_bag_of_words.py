@@ -10,8 +10,8 @@ from tasks.bag_of_words import BagOfWords, of_texts, of_token
 from tasks.classify import Classify, TableReader
 from tasks.kinds import LabelledText
 from tasks.modules.biattentive import BcnSettings
-from tasks.run import run
 from tasks.running.config import typed_config
+from tasks.running.experiment import run
 from tasks.running.predict import load_model
 
 

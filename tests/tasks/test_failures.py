@@ -14,7 +14,7 @@ import torch
 from results.records.progress import LOCK_NAME, run_lock
 from results.records.record import read_record
 from tasks.ner import BiLstmCrf
-from tasks.run import _explain_failure
+from tasks.sweeps.command import _explain_failure
 from tasks.sweeps.launchers import explain_launcher
 from tasks.sweeps.sweeper import MOST_BREAKS, SuiteSweeper, SweepJob
 from tasks.training.trainer import Trainer

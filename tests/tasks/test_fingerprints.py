@@ -14,8 +14,8 @@ import pytest
 from results.names import load_names, old_recipe
 from results.records.identity import RECORD_NAME
 from results.records.record import read_record
+from tasks.command_line import group_options
 from tasks.ner import Ner
-from tasks.running.schema import group_options
 from tests.tasks import pinned_defaults
 from tests.tasks.running import published_fingerprints
 

@@ -13,8 +13,8 @@ from results.records.collect import RecordFile
 from results.records.example_scores import read_examples
 from results.records.identity import CONFIDENCES_NAME, RECORD_NAME, also_name
 from results.records.record import read_record, write_record
-from tasks.run import run
 from tasks.running.config import typed_config
+from tasks.running.experiment import run
 from tests.tasks.making import WORDS
 from tests.tasks.user import outcome, sentences
 

@@ -11,8 +11,8 @@ from results.records.record import read_record
 from results.table import main as table
 from tasks.data.datasets import SHIPPED
 from tasks.ner import Ner
-from tasks.run import run
 from tasks.running.config import typed_config
+from tasks.running.experiment import run
 from tests.tasks.making import WORDS
 
 SMALL = [*WORDS, "task.hidden=6", "limit=8", "trainer.epochs=2", "device=cpu"]
@@ -37,7 +37,9 @@ def test_a_run_returns_its_scores_and_its_model(tmp_path):
 
 def test_the_documented_lines_run(tmp_path, monkeypatch, capsys):
     readme = (Path(tasks.__file__).parent / "README.md").read_text(encoding="utf-8")
-    (lines,) = re.findall(r"^```python\n(from tasks\.run import run\n.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    (lines,) = re.findall(
+        r"^```python\n(from tasks\.running\.experiment import run\n.*?)^```", readme, re.MULTILINE | re.DOTALL
+    )
     small = ", ".join(f'"{setting}"' for setting in SMALL if not setting.startswith("features="))
     small += ', "features.elmo.untrained=true", "features.elmo.weights=tiny"'
     monkeypatch.chdir(tmp_path)

@@ -17,8 +17,9 @@ from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME
 from results.records.record import read_record
 from tasks.data.datasets import SHIPPED
 from tasks.data.text import bioes, spans_of
+from tasks.predict import main
 from tasks.running import predict
-from tasks.running.predict import load_model, main
+from tasks.running.predict import load_model
 from tasks.squad.task import answer_scores
 from tasks.sst5 import Sentiment
 from tasks.task import NoSettings

@@ -11,8 +11,8 @@ import torch
 from elmo.common.errors import InputError
 from results.records.record import read_record, write_record
 from tasks.data.datasets import DataSource
+from tasks.predict import main as predict
 from tasks.running.predict import LoadedModel, load_model, load_weights
-from tasks.running.predict import main as predict
 from tasks.running.schema import with_configs_of
 from tests.elmo.sources.character_lms import save_lms
 from tests.tasks.making import ELMO, SMALL, WORDS, arm_of, change, keep, model_of, run_of

@@ -14,9 +14,10 @@ from elmo.common.errors import InputError
 from results.experiments import NOT_RECORDED, experiment_names, load_experiment, values_of
 from results.records.progress import read_manifests
 from results.records.record import read_record
+from tasks.command_line import group_options
 from tasks.data.datasets import DataSource
 from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
-from tasks.running.schema import compose_config, group_options
+from tasks.running.schema import compose_config
 from tasks.sweeps import runs as sweep_runs
 from tasks.sweeps import sweeper
 from tests.tasks.making import SMALL
