@@ -15,7 +15,7 @@ from tasks.compare import plan as plans
 from tasks.compare.answer import OwnAnswer
 from tasks.compare.export import export
 from tasks.compare.reading import OwnData, OwnExample
-from tasks.running.predict import main as predict
+from tasks.predict import main as predict
 from tests.tasks.making import DRAWN_WORDS
 
 TEXTS = [f"{word} {number}" for number in range(30) for word in ("a fine day", "a bad day")]

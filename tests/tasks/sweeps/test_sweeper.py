@@ -21,9 +21,9 @@ from results.records.identity import record_path
 from results.records.progress import read_manifests
 from results.records.record import RunError, read_record
 from results.status import main as status
+from tasks.predict import main as predict
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended
-from tasks.running.predict import main as predict
 from tasks.running.schema import compose_config
 from tasks.sweeps import runs as sweep_runs
 from tasks.sweeps import sweeper
