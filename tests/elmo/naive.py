@@ -36,7 +36,7 @@ def make_options(
         },
         "char_cnn": {
             "embedding": {"dim": 4},
-            "filters": [[1, 4], [2, 8], [3, 16], [7, 10]],
+            "filters": [[1, 4], [2, 8], [3, 16], [7, 12]],
             "n_highway": n_highway,
             "n_characters": 262,
             "max_characters_per_token": 50,

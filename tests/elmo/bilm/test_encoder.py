@@ -41,7 +41,7 @@ def test_less_padding_is_exact(make):
         words = ["q" * n]
         whole, cut = (torch.from_numpy(character_ids(words, room=room)) for room in (None, widest))
         with torch.no_grad():
-            torch.testing.assert_close(model(cut), model(whole), rtol=0, atol=1e-6)
+            torch.testing.assert_close(model(cut), model(whole), rtol=0, atol=4e-6)
 
 
 def test_padding_can_be_the_maximum(make):

@@ -27,7 +27,7 @@ def test_options_are_read_from_json():
     assert BilmOptions.from_json(CONTENT) == BilmOptions(
         cell_dim=20,
         projection_dim=6,
-        filters=((1, 4), (2, 8), (3, 16), (7, 10)),
+        filters=((1, 4), (2, 8), (3, 16), (7, 12)),
         char_dim=4,
         n_highway=2,
         n_layers=2,
