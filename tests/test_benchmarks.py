@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 def tiny(monkeypatch):
     """Parts that take a moment."""
     monkeypatch.setattr(bilm, "QUICK", (bilm.Workload("tiny", 3, 2, 1),))
+    monkeypatch.setattr(bilm, "PAIR", ("tiny", "tiny"))
     monkeypatch.setattr(store, "QUICK", store.Workload(6, 3, 1, ("float16",), 1))
     monkeypatch.setattr(heads, "RECURRENCES", [(nn.LSTM, 2, 4, 6, 3, 1), (nn.GRU, 2, 4, 6, 3, 2)])
     monkeypatch.setattr(heads, "HIGHWAYS", [(2, 4, 6, 3, 2)])
@@ -58,7 +59,9 @@ def test_one_table_with_every_part_that_was_asked_for(tiny, capsys):
     # In the table's order, whatever the order on the command line.
     highways = ["highway LSTM", "highway LSTM, loop"]
     assert found[-8:] == ["CRF likelihood", "CRF decoding", "LSTM", "GRU", *highways, "character CNN", "attention"]
-    assert found[:-8][-3:] == ["biLM, in torch", *[f"{found[0]}, a stream"] * 2]  # next to either anchor
+    # A stream is next to either anchor.
+    streams = [*[f"{found[0]}, a stream"] * 2, *["biLM, in int8, a stream"] * 2]
+    assert found[:-8][-7:] == ["biLM, in torch", "biLM, in int8", *streams, "biLM, in int8"]
 
 
 def test_json_is_one_document_and_says_the_same(tiny, capsys, monkeypatch):
@@ -211,9 +214,10 @@ def test_doubts_about_the_anchor_at_size_small_hold_at_size_original(monkeypatch
         )
 
     monkeypatch.setattr(bilm, "cpu_rows", some_rows)
+    monkeypatch.setattr(bilm, "pair_row", lambda *_: Measurement("biLM", "pair", "tokens/CPU s", 9.0, 50.0))
     monkeypatch.setattr(bilm, "processor", lambda device: "Neoverse-N1")
     found = [(row.shape, "100" in row.doubt) for row in bilm.rows(CPU, full=False)]
-    assert found == [("small", True), ("original", True)]
+    assert found == [("small", True), ("original", True), ("pair", False)]
 
 
 def test_an_aim_for_seconds_is_shown_with_its_unit():
@@ -263,6 +267,13 @@ def test_a_path_that_computes_something_else_is_not_timed():
     bilm.agree({"same": model.layers}, model, text.sentences(2), 1e-4)
     with pytest.raises(SystemExit, match="other and AllenNLP's way differ"):
         bilm.agree({"other": other.layers}, model, text.sentences(2), 1e-4)
+
+
+def test_int8_that_computes_something_else_is_not_timed():
+    model, other = random_bilm("tiny", seed=1), random_bilm("tiny", seed=2).use_int8()
+    bilm.nearly_agree(random_bilm("tiny", seed=1).use_int8(), model, text.sentences(2))
+    with pytest.raises(SystemExit, match="int8 and float32 differ by"):
+        bilm.nearly_agree(other, model, text.sentences(2))
 
 
 def test_a_store_with_something_else_is_not_timed(tmp_path):

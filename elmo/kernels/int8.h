@@ -20,18 +20,18 @@
 #endif
 #define DEEP 16
 
-#if defined(__aarch64__)
-#define REGISTER "w"
-#elif defined(__x86_64__)
-#define REGISTER "v"
+#if defined(__aarch64__) && LANES == 4
+#define PLACE "w"
+#elif defined(__AVX512F__) || (defined(__AVX__) && LANES <= 8) || (defined(__x86_64__) && LANES == 4)
+#define PLACE "v"
 #else
-#define REGISTER "m"
+#define PLACE "m" /* vectors wider than a register */
 #endif
 typedef int16_t hvec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef int32_t word __attribute__((aligned(1), may_alias));
 /* Hides a product from the compiler, which would not round it before it is added to something. */
-INLINE vec rounded(vec x) { return ({ __asm__("" : "+" REGISTER(x)); x; }); }
+INLINE vec rounded(vec x) { return ({ __asm__("" : "+" PLACE(x)); x; }); }
 INLINE ivec words(const void *from) { return *(const ivec *)from; }
 INLINE vec some_of(const float *from, long left) {
     vec x = {0};

@@ -20,6 +20,7 @@ from tests.benchmarks.measuring import anchor
 from tests.benchmarks.measuring.rows import Measurement
 from tests.benchmarks.measuring.timing import Rounds, in_turn, processor, second, show_status
 
+INT8 = "in int8"
 CUDNN = "cuDNN's LSTM, no clipping"
 TOLERANCE = 1e-4  # on a GPU; on a CPU half of it: single precision at these sizes, and sums in another order
 CHECKED = 4, 12  # sentences, and words of each, on which all paths must agree before they are timed
@@ -66,7 +67,12 @@ AIMS = {
     ("small", "stream"): 10.0,
     ("original", "compiled"): 2.5,
     ("original", "in torch"): 2.0,
+    ("small", INT8): 15.0,
+    ("small", f"{INT8}, a stream"): 20.0,
+    ("original", INT8): 6.0,
 }
+PAIR, PAIR_RATIO = ("medium", "small"), 1.0  # the first in int8 is as fast as the second in float32
+LARGEST_ERROR = 0.1  # of int8 layers, as a share of their length
 OF_CUDNN, OF_OWN_BATCHES = 0.5, 10.0  # aims on a GPU
 
 
@@ -82,6 +88,21 @@ def rows(device: torch.device, full: bool) -> Iterator[Measurement]:
             if work.size == "small" and row.anchor is not None:
                 doubt = doubt or anchor.doubt(row.anchor, processor(device))
             yield row.doubted(doubt)
+    yield pair_row(device, 5 if full else 1)
+
+
+def pair_row(device: torch.device, rounds: int) -> Measurement:
+    """A larger biLM in int8 next to a small one in float32."""
+    batch = text.sentences(64)
+    tokens = sum(map(len, batch))
+    large, little = PAIR
+    against = f"{little} in float32"
+    paths = {large: random_bilm(large, seed=1).use_int8(), against: random_bilm(little, seed=1)}
+    for bilm in paths.values():
+        bilm.layers(batch[:1])  # converts weights
+    timed = {name: partial(bilm.layers, batch) for name, bilm in paths.items()}
+    found = in_turn(timed, device, f"biLM, {large} in int8", rounds)
+    return rate(found, large, against, f"biLM, {INT8}", f"{large}, 64 sentences", tokens, tokens, device, PAIR_RATIO)
 
 
 def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
@@ -95,28 +116,34 @@ def cpu_rows(work: Workload, device: torch.device) -> Iterator[Measurement]:
     sentences, words = CHECKED
     agree(paths, bilm, [sentence[:words] for sentence in batch[:sentences]], TOLERANCE / 2)
     paths[anchor.NAME] = partial(anchor.layers, bilm)
+    rounded = random_bilm(work.size, seed=1).use_int8()
+    nearly_agree(rounded, bilm, batch[:sentences])
+    paths[INT8] = rounded.layers
     batches = [text.sentences(work.sentences, seed) for seed in range(work.stream)]
     streaming = random_bilm(work.size, seed=1) if batches else bilm
 
-    def stream() -> None:
-        streaming.remember_words()  # forgets all words
+    def stream(reader: Bilm) -> None:
+        reader.remember_words()  # forgets all words
         for some in batches:
-            streaming.layers(some)
+            reader.layers(some)
 
-    timed = {name: partial(path, batch) for name, path in paths.items()} | ({"stream": stream} if batches else {})
+    timed = {name: partial(path, batch) for name, path in paths.items()}
+    if batches:
+        rounded_stream = random_bilm(work.size, seed=1).use_int8()
+        timed |= {"stream": partial(stream, streaming), f"{INT8}, a stream": partial(stream, rounded_stream)}
     streamed = text.words(sentence for some in batches for sentence in some)
     cached = anchor.parts_with_cache(bilm, streamed, batch) if batches else {}
     rounds = in_turn(timed | cached, device, f"biLM, {work.size}", work.rounds)
     tokens = sum(map(len, batch))
     for name in timed:
         aim = AIMS.get((work.size, name))
-        if name == "stream":  # without a cache, the anchor is as fast on a stream as on a batch
+        if name.endswith("stream"):  # without a cache, the anchor is as fast on a stream as on a batch
             shape = f"{work.size}, {work.stream} batches of {work.sentences}"
             read = sum(len(sentence) for some in batches for sentence in some)
-            what = f"biLM, {next(iter(paths))}, a stream"
+            what = f"biLM, {next(iter(paths))}, a stream" if name == "stream" else f"biLM, {name}"
             yield rate(rounds, name, anchor.NAME, what, shape, read, tokens, device, aim)
-            rounds = anchor.with_cache(rounds, len(streamed), read / tokens)
-            yield rate(rounds, name, anchor.CACHED, what, shape, read, read, device, None)
+            cached_rounds = anchor.with_cache(rounds, len(streamed), read / tokens)
+            yield rate(cached_rounds, name, anchor.CACHED, what, shape, read, read, device, None)
         elif name != anchor.NAME:
             yield rate(rounds, name, anchor.NAME, f"biLM, {name}", work.shape(), tokens, tokens, device, aim)
 
@@ -200,6 +227,14 @@ def agree(paths: Mapping[str, Path], bilm: Bilm, batch: list[list[str]], toleran
         difference = float((path(batch) - expected).abs().max())
         if not difference <= tolerance:
             sys.exit(f"{name} and {anchor.NAME} differ by {difference:.1e}: a speed of something else means nothing")
+
+
+def nearly_agree(rounded: Bilm, bilm: Bilm, batch: list[list[str]]) -> None:
+    """Ends the program if int8 changes a layer by more than its rounding; this also converts the weights."""
+    found, exact = (model.token_layers(batch).flatten(1) for model in (rounded, bilm))
+    error = float(((found - exact).norm(dim=1) / exact.norm(dim=1)).max())
+    if not error <= LARGEST_ERROR:
+        sys.exit(f"int8 and float32 differ by {error:.1%}: a speed of something else means nothing")
 
 
 def torch_alone(bilm: Bilm, sentences: list[list[str]]) -> Tensor:

@@ -87,9 +87,9 @@ def test_layers_and_precision(source, weights, tmp_path, choice, reduce, precisi
         np.testing.assert_allclose(layers[number].astype(np.float64), expected, atol=tolerance)
 
 
-def test_int8_is_computed_in_int8_and_written_in_float32(source, weights, tmp_path):
-    run(source, tmp_path / "out.hdf5", weights, "--precision", "int8")
-    rounded, exact = load_bilm(weights, precision="int8"), load_bilm(weights)
+def test_int8_is_computed_in_int8_and_written_in_float32(source, tmp_path):
+    run(source, tmp_path / "out.hdf5", "small", "--precision", "int8")
+    rounded, exact = load_bilm("small", precision="int8"), load_bilm("small")
     for number, layers in read(tmp_path / "out.hdf5")[0].items():
         text = [LINES[number].split()]
         assert layers.dtype == np.float32
