@@ -1,4 +1,11 @@
-"""The command `python -m elmo.convert`: writes a biLM to another weights file, in another format or precision."""
+"""The command `python -m elmo.convert`: writes a biLM to another weights file, in another format or precision.
+
+Write the biLM WEIGHTS to the file OUT, whose suffix chooses the format: .safetensors, or .hdf5 for bilm-tf and
+AllenNLP. Its options are written next to it. int8 rounds the matrices of LSTMs and highways to 8 bits, with one
+scale per output row, in .safetensors only; it needs half the space of float16. All are read back as float32.
+
+example: python -m elmo.convert small small-int8/weights.safetensors --precision int8
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,14 +14,6 @@ from pathlib import Path
 from elmo.bilm.options import WEIGHT_TYPES, BilmOptions
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.published import weights_choices
-
-DESCRIPTION = """\
-Write the biLM WEIGHTS to the file OUT, whose suffix chooses the format: .safetensors, or .hdf5 for bilm-tf and
-AllenNLP. Its options are written next to it. int8 rounds the matrices of LSTMs and highways to 8 bits, with one
-scale per output row, in .safetensors only; it needs half the space of float16. All are read back as float32.
-"""
-
-EXAMPLE = "example: python -m elmo.convert small small-int8/weights.safetensors --precision int8"
 
 
 def convert(weights: str, out: Path, precision: str, options: Path | None = None) -> None:
@@ -42,7 +41,7 @@ def convert(weights: str, out: Path, precision: str, options: Path | None = None
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("elmo.convert", DESCRIPTION, EXAMPLE)
+    parser = command_parser("elmo.convert", str(__doc__))
     parser.add_argument("weights", metavar="WEIGHTS", help=weights_choices())
     parser.add_argument("out", metavar="OUT", type=Path, help="a new file ending in .safetensors or .hdf5")
     parser.add_argument("--precision", choices=WEIGHT_TYPES, default="float32", help="of OUT; default: float32")

@@ -1,8 +1,12 @@
 """Downloads by name, on first use by `obtain` and ahead of time by the command `python -m elmo.download`.
 
-They are kept in a folder, $ELMO_CACHE or ~/.cache/elmo-suite/downloads. A file appears under its name when it is
-complete and is the published one. Users may also copy files there. The bytes of an unfinished download are in
-`NAME.partial`. It is continued if the hash of the whole is published, so that two versions are never mixed.
+For machines that will have no network later, it downloads published weights and word vectors, or checks already
+downloaded ones against their hashes. If a transfer stops, the same command continues it, if the hash of the whole is
+published, so that two versions are never mixed. Files are kept in $ELMO_CACHE (default: ~/.cache/elmo-suite/downloads)
+and can be copied there from another machine. ELMO_MIRROR=URL downloads from your server instead, with the same layout
+as that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
+
+example: python -m elmo.download allennlp/small glove/6B.300d
 """
 
 import os
@@ -24,17 +28,6 @@ from elmo.common.files import UNREADABLE, expanded, replacing, require_space, sh
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
 from elmo.published import PUBLISHED, VECTORS, PublishedFile, PublishedVectors
-
-DESCRIPTION = """\
-Download published weights and word vectors, or check already downloaded ones against their hashes.
-
-Other commands download these names on first use; this one is for machines that will have no network later. If a
-transfer stops, the same command continues it. Files are kept in $ELMO_CACHE (default: ~/.cache/elmo-suite/downloads)
-and can be copied there from another machine. ELMO_MIRROR=URL downloads from your server instead, with the same layout
-as that folder: URL/allennlp/small/elmo_..., URL/glove/glove.6B.zip.
-"""
-
-EXAMPLE = "example: python -m elmo.download allennlp/small glove/6B.300d"
 
 PATIENCE_S = 60.0  # how long a server may be silent
 # A busy server is asked four times more, after pauses that double.
@@ -270,7 +263,7 @@ def _listed() -> str:
 
 
 def _obtain_all(arguments: Sequence[str] | None) -> int:
-    parser = command_parser("elmo.download", DESCRIPTION, f"{_listed()}\n\n{EXAMPLE}")
+    parser = command_parser("elmo.download", str(__doc__), _listed())
     parser.add_argument("names", metavar="NAME", nargs="+", help="of weights or word vectors; see below")
     status = 0
     for name in parser.parse_args(arguments).names:

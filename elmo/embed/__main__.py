@@ -1,4 +1,30 @@
-"""The command `python -m elmo.embed`: write the biLM layers of a text to a file, or of many texts to a folder."""
+"""The command `python -m elmo.embed`: write the biLM layers of a text to a file, or of many texts to a folder.
+
+Embed sentences, one per line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV
+or TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences. A
+line of several sentences is embedded sentence by sentence, and stays one line in OUT.
+
+OUT has all layers of every token, or a single one with --layers last|average; with --pool mean it has one vector per
+line, the mean over its tokens (zeros for an empty line). The ending of OUT selects the format:
+  .hdf5     one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
+            dim), pooled (layers, dim). "sentence_to_index" is a JSON object that maps the words of each line, joined by
+            single spaces, to the number of the first line with these words
+  .parquet  a table with a row per line: source (the name of IN), line, tokens, and vectors (one per token) or vector
+
+With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'). Each gives a Parquet file (shard), which appears
+when it is complete: texts/2020/a.txt becomes FOLDER/2020/a.txt.parquet. After an interruption the same command makes
+the missing ones. --engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines
+share IN, FOLDER and --weights (a file, or the name of a shipped biLM). A shard is the same to the last bit with both
+engines, on the same kind of device.
+
+By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
+the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
+a batch continues row i of the batch before.
+
+examples: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average
+          python -m elmo.embed reviews.csv reviews.parquet --column text --tokenise ptb --pool mean
+          python -m elmo.embed 'texts/*.txt' --out shards --engine ray --address auto --threads 4
+"""
 
 import argparse
 import shutil
@@ -21,38 +47,9 @@ from elmo.tokeniser import Tokenise
 
 MOST_GPUS = 64  # of a worker
 
-DESCRIPTION = """\
-Embed sentences, one per line, with a frozen biLM. IN is a text file, "-" for standard input, or, with --column, a CSV
-or TSV table with a header. Words are split at whitespace; --tokenise ptb splits raw text into words and sentences. A
-line of several sentences is embedded sentence by sentence, and stays one line in OUT.
-
-OUT has all layers of every token, or a single one with --layers last|average; with --pool mean it has one vector per
-line, the mean over its tokens (zeros for an empty line). The ending of OUT selects the format:
-  .hdf5     one dataset per line, named "0", "1", "2", ... by line number (by row of a table), of shape (layers, tokens,
-            dim), pooled (layers, dim). "sentence_to_index" is a JSON object that maps the words of each line, joined by
-            single spaces, to the number of the first line with these words
-  .parquet  a table with a row per line: source (the name of IN), line, tokens, and vectors (one per token) or vector
-
-With --out FOLDER, IN may be many files or patterns ('texts/*/*.txt'). Each gives a Parquet file (shard), which appears
-when it is complete: texts/2020/a.txt becomes FOLDER/2020/a.txt.parquet. After an interruption the same command makes
-the missing ones. --engine ray computes shards in parallel on Ray Data, on this machine or on a cluster whose machines
-share IN, FOLDER and --weights (a file, or the name of a shipped biLM). A shard is the same to the last bit with both
-engines, on the same kind of device.
-
-By default every sentence starts from a zero state, so its vectors depend on that sentence alone. With --state carried
-the LSTM state is carried from batch to batch as in bilm-tf: lines are batched in file order, N at a time, and row i of
-a batch continues row i of the batch before.
-"""
-
-EXAMPLE = """\
-examples: python -m elmo.embed sentences.txt layers.hdf5 --weights allennlp/original --layers average
-          python -m elmo.embed reviews.csv reviews.parquet --column text --tokenise ptb --pool mean
-          python -m elmo.embed 'texts/*.txt' --out shards --engine ray --address auto --threads 4
-"""
-
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("elmo.embed", DESCRIPTION, EXAMPLE)
+    parser = command_parser("elmo.embed", str(__doc__))
     parser.usage = "%(prog)s IN OUT [options]\n       %(prog)s IN [IN ...] --out FOLDER [options]"
     parser.add_argument(
         "paths",

@@ -2,6 +2,12 @@
 
 `--write` keeps what it finds in the shipped sentences, which were written for the suite, for results/tables.md.
 Sentences of SemCor are printed only; what is kept of them is a count.
+
+Shows Table 4 of the paper: for each sense of WORD one use, the nearest other uses by the biLM's top layer, and once the
+nearest words by GloVe, which has one vector for all senses. The sentences come with the suite, some with senses, those
+of the mini data without; --semcor adds SemCor, with WordNet's senses.
+
+example: python -m tasks.probes.table4 bank --semcor DIR/pos_wsd/semcor/semcor.jsonl
 """
 
 import argparse
@@ -35,13 +41,6 @@ SHIPPED_SENSES = {
 MINI_TASKS = ("ner", "sst5", "snli", "srl", "coref")  # SQuAD's passages are no sentences
 TABLE = "table4.md"
 STATIC_NEIGHBOURS, NEIGHBOURS, SENSES_SHOWN = 8, 2, 3
-
-_DESCRIPTION = """\
-Shows Table 4 of the paper: for each sense of WORD one use, the nearest other uses by the biLM's top layer, and once the
-nearest words by GloVe, which has one vector for all senses. The sentences come with the suite, some with senses, those
-of the mini data without; --semcor adds SemCor, with WordNet's senses."""
-
-_EPILOG = "example: python -m tasks.probes.table4 bank --semcor DIR/pos_wsd/semcor/semcor.jsonl"
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def _show(options: argparse.Namespace) -> None:
 
 def main(given: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("tasks.probes.table4", _DESCRIPTION, _EPILOG)
+    parser = command_parser("tasks.probes.table4", str(__doc__))
     parser.add_argument("word", metavar="WORD", nargs="?", default="play", help="default: play, as in the paper")
     parser.add_argument("--semcor", metavar="FILE", type=Path, help="SemCor as JSON lines, as task=wsd_probe reads it")
     parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE}; no text of SemCor")
