@@ -21,7 +21,7 @@ from pathlib import Path
 from elmo.common.errors import command_parser, exit_status
 from results.names import metric_of
 from results.records.collect import RecordFile
-from results.records.example_scores import GroupsUnreadable, groups_above, reads_otherwise
+from results.records.example_scores import ExamplesUnreadable, groups_above, reads_otherwise
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable, write
 from results.tables.fill import fill_all
@@ -105,7 +105,7 @@ def break_down(rows: Sequence[Row], records: Sequence[RecordFile]) -> tuple[list
             continue
         try:
             kinds, reason = kinds_of(row, paths)
-        except GroupsUnreadable as error:
+        except ExamplesUnreadable as error:
             missing.append(str(error))
             continue
         of_rows += [(row, kinds)] if kinds else []
@@ -121,7 +121,7 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
         paths: Where each record is, by fingerprint.
 
     Raises:
-        GroupsUnreadable: The file of groups is damaged.
+        ExamplesUnreadable: The file of groups is damaged.
     """
     pair = row.pair
     runs = [run for group in pair or () for run in group.examples if run]

@@ -39,7 +39,6 @@ from results.records.collect import RecordFile, collect
 from results.records.environment import known_commits
 from results.records.example_scores import (
     ExamplesUnreadable,
-    GroupsUnreadable,
     groups_above,
     merge_groups,
     read_confidences,
@@ -231,7 +230,7 @@ def _copy_groups(item: RecordFile, published: Path) -> list[str]:
     """Copies the kinds of a run's test examples, if they are known; returns why not, if they cannot be copied."""
     try:
         known = groups_above(item.path, item.record.identity.task, item.record.data_hashes)
-    except GroupsUnreadable as error:
+    except ExamplesUnreadable as error:
         return [f"refused   {error}"]
     if known is None:
         return []

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.records.example_scores import ExamplesUnreadable, GroupsUnreadable, add_groups, read_examples
+from results.records.example_scores import ExamplesUnreadable, add_groups, read_examples
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record
@@ -54,7 +54,7 @@ def write_groups(config: "Run", run: Path | None, name: str) -> Path:
         groups[name] = correct_in(run, task.name, hashes["test"], len(examples))
     try:
         return add_groups(config.runs_dir, task.name, hashes, [example.id for example in examples], groups)
-    except GroupsUnreadable as error:
+    except ExamplesUnreadable as error:
         raise InputError(str(error)) from error
 
 

@@ -25,7 +25,7 @@ DIGITS = 3  # of confidences
 
 
 class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
-    """A file of example scores or predictions that is incomplete, invalid, or of another run."""
+    """A file of one entry for each example that is incomplete, invalid, or of another run or test set."""
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,6 @@ def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | 
 FOLDER = "test_sets"
 
 
-class GroupsUnreadable(ValueError):  # noqa: N818 - reads as what it is
-    """A file of kinds of test examples that is damaged, or of another test set."""
-
-
 @dataclass(frozen=True)
 class KnownExamples:
     """The known facts about a test set.
@@ -262,7 +258,7 @@ def read_groups(path: Path) -> KnownExamples:
     """The content of a file.
 
     Raises:
-        GroupsUnreadable: It is no such file; the message says why and what to do.
+        ExamplesUnreadable: It is no such file; the message says why and what to do.
     """
     try:
         known: KnownExamples = decode(KnownExamples, read_json(path))
@@ -270,7 +266,7 @@ def read_groups(path: Path) -> KnownExamples:
             if len(grouping.of) != len(known.ids):
                 raise ValueError(f"groups.{name}.of: expected {len(known.ids)} numbers, found {len(grouping.of)}")
     except (OSError, ValueError) as error:
-        raise GroupsUnreadable(f"{path}: expected kinds of test examples, found: {error}. Delete the file") from error
+        raise ExamplesUnreadable(f"{path}: expected kinds of test examples, found: {error}. Delete the file") from error
     return known
 
 

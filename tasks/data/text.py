@@ -48,7 +48,6 @@ REMEDY = "Correct the line, or check data.splits: files for this task have CoNLL
 
 _PREFIXES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 
-TABLES = ("csv", "tsv")
 _PAIRS = ("''", "``")  # LaTeX's double quotes
 # Where answers may begin or end within a word. This also splits web addresses, which is harmless.
 _INNER_CUT = re.compile(r"([-‐-―−/~°])")  # noqa: RUF001
@@ -508,10 +507,10 @@ def raw_items(
 
     Args:
         path: the file.
-        kind: one of TABLES, or anything else for lines.
+        kind: csv or tsv, or anything else for lines.
         columns: those of a table to read; a column `id` is read, too.
     """
-    if kind not in TABLES:
+    if f".{kind}" not in STYLES:
         for number, text in enumerate(utf8_lines(path, tolerant=True), start=1):
             yield number, text, (), _undecoded(text)
         return

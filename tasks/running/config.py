@@ -20,6 +20,7 @@ from elmo.common.checks import check_tree
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt
 from elmo.common.files import CONF, expanded
+from results.experiments import NOT_RECORDED
 from results.records.identity import (
     BY_NAME_OR_PATH,
     CHECKPOINT_NAME,
@@ -49,13 +50,6 @@ from tasks.features.token_features import (
 from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, with_configs_of
 from tasks.task import Task
 from tasks.training.trainer import TrainerConfig
-
-# Settings that cannot change a score, and so are not part of a run's identity.
-NOT_IN_FINGERPRINT = (
-    *("device", "threads", "runs_dir", "data_dir", "dataset_file", "keep_weights", "store", "retry", "logger"),
-    *("also", "confidences"),
-)
-
 
 # Texts in tables and reports: titles, and warnings about the source of a part.
 FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
@@ -441,7 +435,7 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
         del values["fold"]
     for part in values["features"]["frozen"].values():
         part["source"] = {key: last_of_path(value) for key, value in part["source"].items()}
-    return {key: value for key, value in values.items() if key not in (*NOT_IN_FINGERPRINT, "datasets")}
+    return {key: value for key, value in values.items() if key not in (*NOT_RECORDED, "datasets")}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

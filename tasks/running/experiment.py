@@ -18,7 +18,7 @@ from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
 from results.records.environment import Environment, describe_environment
 from results.records.example_scores import (
-    GroupsUnreadable,
+    ExamplesUnreadable,
     add_groups,
     reads_otherwise,
     write_confidences,
@@ -382,7 +382,7 @@ class _Execution:
             return
         try:
             add_groups(run.runs_dir, run.task.name, run.fingerprinted["data"], self.tested, self.groups)
-        except GroupsUnreadable as error:  # the run itself is done
+        except ExamplesUnreadable as error:  # the run itself is done
             self.reporter.warn(f"warning: {error}")
 
 

@@ -28,10 +28,10 @@ from rich.console import Console
 from elmo.common.errors import InputError, shortened
 from elmo.common.files import duration, expanded, print_lines
 from elmo.common.progress import Reporter, print_line
-from results.experiments import load_experiment
+from results.experiments import NOT_RECORDED, load_experiment
 from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, read_record
-from tasks.running.config import NOT_IN_FINGERPRINT, Run
+from tasks.running.config import Run
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice
 from tasks.running.predict import WEIGHTS_NAME
@@ -49,8 +49,7 @@ ENDS = {
     "failed before": "had failed before",
 }
 OF_A_CELL = ("task", "data", "features", "seed", "fold")  # keys that choose cells of any experiment
-WITHOUT_EFFECT = (*NOT_IN_FINGERPRINT, "hydra")  # keys, or their first parts, that change no score
-ARM_DEPTH = 3  # of DATA/TASK/FEATURES below the folder of all runs
+WITHOUT_EFFECT = (*NOT_RECORDED, "hydra")  # keys, or their first parts, that change no score
 LOCAL = (".BasicLauncher", ".JoblibLauncher")  # launchers of this machine
 MOST_BREAKS = 3  # a sweep stops after this many killed processes in a row without a run that ended
 TITLE_WIDTH = 30  # so that the scores of most runs are aligned
@@ -141,7 +140,7 @@ class SuiteSweeper(Sweeper):
             say(f"python -m results.status will not show it: {error}")
         if lost := not_in_table(config, sweep):
             say(lost)
-        models = folders_of_models(sweep.runs.values())
+        models = [run.path.parent for run in sweep.runs.values() if run.keep_weights]
         if nothing_left(sweep) and all((folder / WEIGHTS_NAME).is_file() for folder in models):
             say(f"all {len(sweep)} runs were done already. {next_command(config)}")
             print_models(models)
@@ -252,19 +251,12 @@ def next_command(config: DictConfig) -> str:
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 
-def folders_of_models(runs: Iterable[Run]) -> dict[Path, Path]:
-    """The folders of runs that keep their weights, each with that of its arm."""
-    folders = {run.path.parent: run.runs_dir for run in runs if run.keep_weights}
-    return {path: top.joinpath(*path.relative_to(top).parts[:ARM_DEPTH]) for path, top in folders.items()}
-
-
-def print_models(arms: Mapping[Path, Path]) -> None:
-    """Prints how to name each run that kept its weights: its folder, or that of its arm if that has no other."""
-    if kept := [folder for folder in arms if (folder / WEIGHTS_NAME).is_file()]:
+def print_models(folders: Iterable[Path]) -> None:
+    """Prints the folder of each run that kept its weights."""
+    if kept := [folder for folder in folders if (folder / WEIGHTS_NAME).is_file()]:
         Reporter("sweep", brief=True).warn("The models: python -m tasks.predict RUN INPUT, where RUN is")
         for folder in kept:
-            alone = len(list(arms[folder].rglob(WEIGHTS_NAME))) == 1
-            print(f"  {shlex.quote(str(arms[folder] if alone else folder))}", file=sys.stderr)
+            print(f"  {shlex.quote(str(folder))}", file=sys.stderr)
 
 
 def end_line(overrides: str, ended: Ended) -> str:

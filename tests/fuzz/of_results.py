@@ -8,7 +8,6 @@ from elmo.common.files import write_json
 from results.experiments import load_experiment
 from results.records.example_scores import (
     ExamplesUnreadable,
-    GroupsUnreadable,
     add_groups,
     read_examples,
     read_groups,
@@ -121,7 +120,7 @@ READERS = [
         (ExamplesUnreadable,),
     ),
     Reader("lines of predictions", _made("predictions.jsonl", _write_lines), _read_lines, (ExamplesUnreadable,)),
-    Reader("groups", _make_groups, read_groups, (GroupsUnreadable,)),
+    Reader("groups", _make_groups, read_groups, (ExamplesUnreadable,)),
     Reader(
         "experiment",
         _made("mine.toml", lambda path: path.write_text(EXPERIMENT)),

@@ -7,7 +7,7 @@ import pytest
 import results.breakdown as command
 from elmo.common.files import read_json, write_json
 from results.publish import publish_runs
-from results.records.example_scores import GroupsUnreadable, add_groups, groups_path, read_groups
+from results.records.example_scores import ExamplesUnreadable, add_groups, groups_path, read_groups
 from results.records.identity import Identity
 from results.records.metric import Grouping, Metric, Ratio
 from tests.results.making import make_record, run_report, save
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_reported(runs, capsys):
     content = read_json(path)
     content["groups"]["length"]["of"] = [0, 1]
     write_json(path, content)
-    with pytest.raises(GroupsUnreadable, match="expected 10 numbers, found 2"):
+    with pytest.raises(ExamplesUnreadable, match="expected 10 numbers, found 2"):
         read_groups(path)
     assert "expected 10 numbers, found 2. Delete the file" in shown(capsys, "--runs", runs)[2]
 

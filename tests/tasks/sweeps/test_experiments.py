@@ -11,12 +11,12 @@ from hydra.types import RunMode
 
 from elmo.bilm.options import NETWORKS, OBJECTIVES
 from elmo.common.errors import InputError
-from results.experiments import NOT_RECORDED, experiment_names, load_experiment, values_of
+from results.experiments import experiment_names, load_experiment, values_of
 from results.records.progress import read_manifests
 from results.records.record import read_record
 from tasks.command_line import group_options
 from tasks.data.datasets import DataSource
-from tasks.running.config import NOT_IN_FINGERPRINT, run_config, typed_config
+from tasks.running.config import run_config, typed_config
 from tasks.running.schema import compose_config
 from tasks.sweeps import runs as sweep_runs
 from tasks.sweeps import sweeper
@@ -217,10 +217,6 @@ class TestShipped:
         cells = load_experiment(name).narrowed({"seed": ["1"], **dict(map(values_of, chosen.split()))}).cells
         (overrides,) = {tuple(cell.overrides) for cell in cells}  # Table 2 shows it on dev and on test
         assert typed_config(overrides).identity.title == title
-
-
-def test_settings_that_records_do_not_have_are_those_of_the_config():
-    assert set(NOT_RECORDED) == set(NOT_IN_FINGERPRINT)
 
 
 class TestChoosing:
