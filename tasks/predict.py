@@ -1,16 +1,6 @@
-"""The command `python -m tasks.predict`: applies a trained model to text. See `tasks.running.predict`."""
+"""The command `python -m tasks.predict`: applies a trained model to text. See `tasks.running.predict`.
 
-import argparse
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-
-from elmo.common.checks import DEVICES
-from elmo.common.errors import command_parser, exit_status
-from tasks.command_line import INPUT_KINDS, add_config_dir
-
-DESCRIPTION = """\
-Apply the model of a run made with keep_weights=true. INPUT is a file, or - for standard input.
+RUN was made with keep_weights=true. INPUT is a file, or - for standard input.
 
 --input text   one example per line:
                  ner     a sentence                  srl    a sentence with *one* predicate between asterisks
@@ -39,13 +29,23 @@ Apply the model of a run made with keep_weights=true. INPUT is a file, or - for 
 
 A text that is empty, not readable or too long gets an empty line, {"id": ..., "error": ...} or a row
 without a prediction, and a message on standard error. The others are predicted, and the exit status is 1.
+
+example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4
 """
-EXAMPLE = "example: echo 'Ada Lind lives in Oslo.' | python -m tasks.predict results/runs/mini/ner/elmo/seed-4"
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmo.common.checks import DEVICES
+from elmo.common.errors import command_parser, exit_status
+from tasks.command_line import INPUT_KINDS, add_config_dir
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
-    parser = command_parser("tasks.predict", DESCRIPTION, EXAMPLE)
+    parser = command_parser("tasks.predict", str(__doc__))
     about = "folder of a run made with keep_weights=true, or one above it with no other such run"
     parser.add_argument("run", metavar="RUN", type=Path, help=about)
     parser.add_argument("source", metavar="INPUT", type=Path, nargs="?", help="default: -, standard input")

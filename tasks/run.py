@@ -1,14 +1,5 @@
-"""The command `python -m tasks.run`: trains and tests a model, or a sweep of models, and writes their records."""
+"""The command `python -m tasks.run`: trains and tests a model, or a sweep of models, and writes their records.
 
-import sys
-import textwrap
-
-from elmo.common.errors import ending_with_reader
-from elmo.common.files import print_lines
-from results.experiments import experiment_names
-from tasks.command_line import group_options
-
-HELP = """\
 python -m tasks.run [KEY=VALUE ...]      one run: train, select on dev, test once, write a record
 python -m tasks.run -m KEY=A,B,C ...     one run for each combination (-m may be anywhere)
 python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PATH.toml:
@@ -53,13 +44,21 @@ Finished runs are skipped, killed runs continue from their last epoch, failed ru
 Progress: python -m results.status. Results: python -m results.table
 """
 
+import sys
+import textwrap
+
+from elmo.common.errors import ending_with_reader
+from elmo.common.files import print_lines
+from results.experiments import experiment_names
+from tasks.command_line import group_options
+
 
 def main() -> None:
     """Runs the command; the exit status is 1 if a run failed, now or before."""
     if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
         experiments = textwrap.indent(textwrap.fill(", ".join(experiment_names()), 78), 41 * " ")
         with ending_with_reader():
-            print_lines([HELP.format(tasks="|".join(group_options("task")), experiments=experiments)])
+            print_lines([str(__doc__).format(tasks="|".join(group_options("task")), experiments=experiments)])
         return
     from tasks.sweeps.command import run_command  # torch and Hydra take two seconds, which --help should not need
 

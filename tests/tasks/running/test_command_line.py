@@ -8,10 +8,10 @@ import pytest
 from hydra._internal.utils import get_args
 
 import conf
+import tasks.run
 from elmo.common.errors import InputError
 from results.records.typed_json import PAPER
 from tasks.groups import main as groups
-from tasks.run import HELP
 from tasks.running.schema import with_configs_of
 from tasks.sweeps.command import _hand_to_hydra
 from tasks.text import main as export_text
@@ -71,7 +71,7 @@ def test_help(command, flag):
     assert code == 0
     tasks_there = sorted(path.stem for path in Path(conf.__file__).parent.glob("task/*.yaml"))
     experiments_there = [path.stem for path in sorted(PAPER.glob("*.toml")) if "[[rows]]" in path.read_text("utf-8")]
-    expected = HELP.strip().replace("{tasks}", "|".join(tasks_there))
+    expected = str(tasks.run.__doc__).strip().replace("{tasks}", "|".join(tasks_there))
     assert out.split() == expected.replace("{experiments}", ", ".join(experiments_there)).split()
     assert max(map(len, out.splitlines())) <= 120
     for word in ("task=ner", "features=", "data=", "seed=", "limit=", "device=", "threads=", "runs_dir=", "data_dir="):
