@@ -23,7 +23,7 @@ from pathlib import Path
 from shlex import quote
 
 from elmo.common.errors import InputError, command_parser, exit_status
-from results.experiments import load_experiment, only_cells
+from results.experiments import load_experiment, main_runs, only_cells
 from results.figures.drawing import Figure, standalone_svg
 from results.figures.errors_removed import arm_gains
 from results.records.printing import write
@@ -63,7 +63,9 @@ def _write_report(options: argparse.Namespace) -> int:
             raise InputError("--site has all experiments: expected no --experiment next to it")
         collection = only_cells(chosen.collection, load_experiment(options.experiment).cells)
         chosen = replace(chosen, collection=collection, experiment=options.experiment)
-    summary, records = fill_all(chosen.collection, chosen.selection), chosen.collection.files
+    records = chosen.collection.files
+    collection = chosen.collection if options.data or options.compare else main_runs(chosen.collection)
+    summary = fill_all(collection, chosen.selection)
     if not summary.rows:
         write(chosen.nothing, sys.stderr)
         if not summary.findings:

@@ -72,7 +72,10 @@ async function seek() {
 find.addEventListener("input", seek);
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
-  for (const menu of all("nav details")) menu.open = false;
+  for (const menu of all("nav details[open]")) {
+    if (menu.contains(document.activeElement)) menu.firstElementChild.focus();
+    menu.open = false;
+  }
   if (list.contains(document.activeElement)) find.focus();
   list.hidden = true;
 });
