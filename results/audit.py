@@ -194,7 +194,7 @@ def _of_scores(item: RecordFile) -> Iterator[str]:
             yield f"{EXAMPLES_NAME}: expected nothing about test examples next to a trial, found some; delete it"
         return
     try:
-        examples = read_examples(folder / EXAMPLES_NAME, record.fingerprint)
+        examples = item.examples
         predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
         further = {name: read_examples(folder / also_name(name), record.fingerprint) for name in record.also}
     except ExamplesUnreadable as error:

@@ -25,7 +25,7 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
 from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.records.collect import RecordFile
-from results.records.example_scores import ExamplesUnreadable, Prediction, read_examples, read_predictions
+from results.records.example_scores import ExamplesUnreadable, Prediction, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
 from results.records.printing import printable_lines
 from results.records.record import RecordUnreadable, RunRecord, read_record
@@ -162,7 +162,7 @@ def _kept(run: RecordFile) -> tuple[list[Prediction], list[tuple[bool, float]]]:
     folder, record = run.path.parent, run.record
     try:
         predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
-        scores = read_examples(folder / EXAMPLES_NAME, record.fingerprint)
+        scores = run.examples
     except ExamplesUnreadable as error:
         raise InputError(str(error)) from error
     metric = metric_of(record, set.intersection(*map(set, scores))) if scores else None

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from contextlib import ExitStack
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -41,12 +40,9 @@ def published_files_are_read_once():
         kept = cache(read)
         return lambda path, *more: (kept if str(path).startswith(published) else read)(path, *more)
 
-    readers = {"read_record": ["results.records.collect"], "read_examples": ["results.tables.fill", "results.audit"]}
-    with ExitStack() as stack:
-        for name, modules in readers.items():
-            reader = once(getattr(import_module(modules[0]), name))
-            for module in modules:
-                stack.enter_context(patch(f"{module}.{name}", reader))
+    collect = import_module("results.records.collect")
+    readers = {name: once(getattr(collect, name)) for name in ("read_record", "read_examples")}
+    with patch.multiple(collect, **readers):
         yield
 
 

@@ -8,11 +8,20 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from results.records.example_scores import Example
-from results.records.identity import FOLD, RECORD_NAME, differences, fingerprint, record_path, without_seed
+from results.records.example_scores import Example, read_examples
+from results.records.identity import (
+    EXAMPLES_NAME,
+    FOLD,
+    RECORD_NAME,
+    differences,
+    fingerprint,
+    record_path,
+    without_seed,
+)
 from results.records.metric import mean_of
 from results.records.record import RecordUnreadable, RunRecord, read_record, settings_of
 
@@ -48,6 +57,11 @@ class RecordFile:
     def runs_dir(self) -> Path:
         """The folder of runs that it is in."""
         return self.path.parents[: len(record_path(Path(), self.record.identity).parts)][-1]
+
+    @cached_property
+    def examples(self) -> list[Example] | None:
+        """The scores of its test examples, read once for all tables; None or an error as by `read_examples`."""
+        return read_examples(self.path.with_name(EXAMPLES_NAME), self.record.fingerprint)
 
 
 @dataclass(frozen=True)

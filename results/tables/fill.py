@@ -21,7 +21,7 @@ from results.experiments import (
     values_of,
 )
 from results.records.collect import Collection, Finding, RecordFile, ScoredRun, all_folds, join_folds
-from results.records.example_scores import Example, ExamplesUnreadable, read_examples
+from results.records.example_scores import Example, ExamplesUnreadable
 from results.records.identity import (
     EXAMPLES_NAME,
     FOLD,
@@ -367,9 +367,9 @@ def _of_folds(run: ScoredRun) -> Identity:
 
 def _examples_of(item: RecordFile, findings: list[Finding]) -> list[Example] | None:
     """The run's test examples, or None; reports scores that the examples contradict."""
-    record, path = item.record, item.path.with_name(EXAMPLES_NAME)
+    record = item.record
     try:
-        examples = read_examples(path, record.fingerprint)
+        examples = item.examples
     except ExamplesUnreadable as error:
         findings.append(Finding("unreadable", str(error), wrong=True, row=record.identity.row))
         return None
