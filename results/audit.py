@@ -219,14 +219,14 @@ def _unlike_predictions(examples: Sequence[Example], predictions: Sequence[Predi
     if len(predictions) != len(examples):
         return [f"{PREDICTIONS_NAME}: expected {len(examples)}, one for each score, found {len(predictions)}"]
     for number, (prediction, scores) in enumerate(zip(predictions, examples, strict=True)):
-        for name, expected in _counts(prediction.gold, prediction.predicted).items():
+        for name, expected in counted(prediction.gold, prediction.predicted).items():
             if scores.get(name, expected) != expected:
                 where = f"{PREDICTIONS_NAME}: example {number}, {name}"
                 return [f"{where}: expected {expected}, as predicted, found {scores[name]:.6g} among the scores"]
     return []
 
 
-def _counts(gold: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str, int]:
+def counted(gold: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str, int]:
     """The counts of one example with a label or entities, by their names among its scores; none of others."""
     if "label" in gold:
         return {"correct": int(gold["label"] == predicted.get("label"))}
