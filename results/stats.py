@@ -23,20 +23,20 @@ import numpy as np
 from results.records.identity import FOLD
 
 
-class Part(NamedTuple):
+class Spread(NamedTuple):
     """A source of variance of an estimate: its estimated variance, and the degrees of freedom of that estimate."""
 
     variance: float
     df: float
 
 
-def combined(parts: Iterable[Part]) -> Part:
+def combined(parts: Iterable[Spread]) -> Spread:
     """The variance of a sum of independent terms, with the degrees of freedom of Welch and Satterthwaite."""
     varying = [part for part in parts if part.variance > 0]
     total = sum(part.variance for part in varying)
     if not varying:
-        return Part(0.0, math.inf)
-    return Part(total, total**2 / sum(part.variance**2 / part.df for part in varying))
+        return Spread(0.0, math.inf)
+    return Spread(total, total**2 / sum(part.variance**2 / part.df for part in varying))
 
 
 def two_sided_p(t: float, df: float) -> float:
@@ -148,7 +148,7 @@ class _Pair:
     unit: str = ""
     clusters: int | None = None
 
-    def variance(self, slopes: tuple[float, float]) -> Part:
+    def variance(self, slopes: tuple[float, float]) -> Spread:
         """The variance of the sum of both means, each times its slope."""
         seeds, noise = self._of_seeds(slopes)
         if self.first.shares is None or self.second.shares is None:
@@ -157,12 +157,12 @@ class _Pair:
         shares = slopes[0] * self.first.shares + slopes[1] * self.second.shares
         whole = float((shares**2).sum()) / (size * (size - 1))
         if self.unit == FOLD:
-            return combined([Part(whole, size - 1)])
+            return combined([Spread(whole, size - 1)])
         examples = max(whole - noise, 0.0)
         df = max((size - 1) * (examples / whole) ** 2, 1.0) if whole else 1.0
-        return combined([*seeds, Part(examples, df)])
+        return combined([*seeds, Spread(examples, df)])
 
-    def _of_seeds(self, slopes: tuple[float, float]) -> tuple[list[Part], float]:
+    def _of_seeds(self, slopes: tuple[float, float]) -> tuple[list[Spread], float]:
         """The parts from seeds, and how much of them is chance within the test set."""
         weights = dict[tuple[float, ...], float]()  # by the scores that give a deviation, so that none counts twice
         known = dict[tuple[float, ...], ArmScores]()
@@ -173,7 +173,7 @@ class _Pair:
             if key not in known or source is self.lender:
                 known[key] = source
         several = [(arm, weights[key]) for key, arm in known.items() if len(arm.scores) > 1]
-        parts = [Part(weight * arm.variance, arm.df or len(arm.scores) - 1) for arm, weight in several]
+        parts = [Spread(weight * arm.variance, arm.df or len(arm.scores) - 1) for arm, weight in several]
         return parts, sum(weight * arm.noise for arm, weight in several)
 
     def interval(self, low: float, high: float, p: float) -> Interval:

@@ -534,14 +534,14 @@ def verdict(group: Group | None, paper: names.PaperScore | None) -> Verdict | No
     return Verdict(kind, difference, difference - half, difference + half)
 
 
-def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[stats.Part]:
+def _variances(scores: Sequence[float], deviation: float | None, runs: int) -> list[stats.Spread]:
     """The variances of the mean of our scores and of the paper's, the mean of `runs`; none if no deviation is known."""
     ours = statistics.variance(scores) if len(scores) > 1 else None
     if deviation is None or runs < 2:
-        return [] if ours is None else [stats.Part(ours * (1 / len(scores) + 1 / runs), len(scores) - 1)]
+        return [] if ours is None else [stats.Spread(ours * (1 / len(scores) + 1 / runs), len(scores) - 1)]
     if ours is None:
-        return [stats.Part(deviation**2 * (1 + 1 / runs), runs - 1)]
-    return [stats.Part(ours / len(scores), len(scores) - 1), stats.Part(deviation**2 / runs, runs - 1)]
+        return [stats.Spread(deviation**2 * (1 + 1 / runs), runs - 1)]
+    return [stats.Spread(ours / len(scores), len(scores) - 1), stats.Spread(deviation**2 / runs, runs - 1)]
 
 
 def row_warnings(row: Row, wanted: Collection[str], titles: Mapping[str, str]) -> list[tuple[str, bool]]:
