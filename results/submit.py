@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import parse_json
-from results.board.bundle import SUFFIX, Manifest, pack
+from results.board.bundle import SUFFIX, Contents, pack
 from results.names import default_pair
 from results.records.collect import collect
 from results.records.environment import known_commits
@@ -64,7 +64,7 @@ def _submit(options: argparse.Namespace) -> None:
     stated["trials"] = Counter("/".join(record.identity.row) for record in tried)
     stated["overlaps"] = dict(typed.partition("=")[::2] for typed in options.overlap)
     try:
-        manifest: Manifest = decode(Manifest, {"name": options.source, **stated})
+        manifest: Contents = decode(Contents, {"name": options.source, **stated})
     except ValueError as error:
         raise InputError(f"--{error}. Correct the option") from error
     if unreadable := [finding.text for finding in collection.findings if finding.wrong]:

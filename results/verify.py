@@ -30,7 +30,7 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import CONF, read_json, write_json
 from results import stats
 from results.audit import audit, counted
-from results.board.bundle import MADE_BY, SUFFIX, Manifest, unpack
+from results.board.bundle import MADE_BY, SUFFIX, Contents, unpack
 from results.names import default_pair, metric_of, old_recipe
 from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
@@ -51,7 +51,7 @@ _REFERENCES = 3  # published runs whose examples are compared
 class Checked:
     """A bundle that was not refused: DATA/TASK -> the runs of its source, and how far they are confirmed."""
 
-    manifest: Manifest
+    manifest: Contents
     sha256: str
     groups: Mapping[str, Group]
     labels: Mapping[str, str]
@@ -184,7 +184,7 @@ def _of_row(
     groups[key] = found[source]
 
 
-def _of_manifest(manifest: Manifest, path: Path, items: Sequence[RecordFile]) -> Iterator[str]:
+def _of_manifest(manifest: Contents, path: Path, items: Sequence[RecordFile]) -> Iterator[str]:
     """Whether the manifest fits the runs, and the code is what they read."""
     rows, inside = {"/".join(item.record.identity.row) for item in items}, dict[str, str]()
     for name, digest in manifest.files.items():

@@ -1,6 +1,6 @@
 """Bundles: the runs of one source in one small .tar.gz, with a manifest that hashes each file; nothing is trusted.
 
-manifest.json                            `Manifest`
+manifest.json                            `Contents`
 runs/DATA/TASK/FEATURES/seed-1/...       record.json, examples.json.gz, and predictions without any text of the data
 code/...                                 Python and YAML of a source that does not come with the suite, to be read
 """
@@ -33,7 +33,7 @@ Text = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Contents:
     """What a bundle says about itself.
 
     Attributes:
@@ -60,7 +60,7 @@ class Manifest:
     measured: Text = "not stated"
 
 
-def pack(path: Path, manifest: Manifest, content: Mapping[str, bytes]) -> None:
+def pack(path: Path, manifest: Contents, content: Mapping[str, bytes]) -> None:
     """Writes a bundle; equal content, equal bytes."""
     hashes = {name: hashlib.sha256(content[name]).hexdigest() for name in sorted(content)}
     text = json.dumps(asdict(replace(manifest, files=hashes)), indent=1, ensure_ascii=False)
@@ -73,7 +73,7 @@ def pack(path: Path, manifest: Manifest, content: Mapping[str, bytes]) -> None:
     path.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
 
 
-def unpack(path: Path, folder: Path) -> Manifest:
+def unpack(path: Path, folder: Path) -> Contents:
     """Writes the files of a bundle to an empty folder.
 
     Raises:
@@ -81,7 +81,7 @@ def unpack(path: Path, folder: Path) -> Manifest:
     """
     content = _content(path)
     try:
-        manifest: Manifest = decode(Manifest, parse_json(content.pop(MANIFEST, b"")))
+        manifest: Contents = decode(Contents, parse_json(content.pop(MANIFEST, b"")))
     except ValueError as error:  # also no JSON, or none at all
         raise InputError(f"{path}: {MANIFEST}: {error}; {MADE_BY}") from error
     for name in sorted(content.keys() | manifest.files.keys()):
