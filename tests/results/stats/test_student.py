@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import pytest
 
-from results.stats import Part, combined, quantile, two_sided_p
+from results.stats import Spread, combined, quantile, two_sided_p
 
 
 # From printed tables of Student's t, to their last digit.
@@ -43,8 +43,8 @@ def test_endless_degrees_of_freedom_are_the_normal_distribution():
 
 def test_two_samples_have_the_degrees_of_freedom_of_welch():
     """By hand: variances 4 and 1 of means of 5 and 10 numbers: (0.8 + 0.1)^2 / (0.8^2 / 4 + 0.1^2 / 9)."""
-    variance, df = combined([Part(4 / 5, 4), Part(1 / 10, 9)])
+    variance, df = combined([Spread(4 / 5, 4), Spread(1 / 10, 9)])
     assert variance == pytest.approx(0.9)
     assert df == pytest.approx(0.81 / (0.16 + 0.01 / 9))
-    assert combined([Part(0.0, 4), Part(2.0, 7)]) == (2.0, 7)
+    assert combined([Spread(0.0, 4), Spread(2.0, 7)]) == (2.0, 7)
     assert combined([]) == (0.0, math.inf)
