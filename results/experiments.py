@@ -191,6 +191,7 @@ class Experiment:
         published_only: Whether all of its rows are.
         trials: The experiment in which settings were tried on dev before; the table says how many each arm had.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
+        ranked: Whether a table by arm has the mean gain over its rows, and ranks that hold after Holm's correction.
         costs: Arm -> what it costs; such a table shows it.
         titles: Arm -> its displayed name; by default that of its features, or its name here.
         name: The file's name, or the path as given.
@@ -210,6 +211,7 @@ class Experiment:
     published_only: bool = False
     trials: str = ""
     by_arm: bool = False
+    ranked: bool = False
     costs: Mapping[str, ArmCost] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
     name: str = ""

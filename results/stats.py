@@ -14,9 +14,10 @@ The intervals are for one trained biLM and one untrained control: what training 
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -57,7 +58,8 @@ LEVEL = 0.05  # of all tests
 FEW_SEEDS = 3  # below, a deviation is hardly known: tables mark such intervals
 _ROUNDING = 1e-9  # points; what is smaller comes from rounding, and is 0
 
-Over = Literal["examples and seeds", "examples", "seeds", "folds"]
+Over = Literal["examples and seeds", "examples", "seeds", "folds", "tasks"]
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,31 @@ def measured(
     return ArmScores(scores.tolist(), mean_shares, float(noise))
 
 
-def corrected_signs(intervals: Mapping[str, Interval | None]) -> dict[str, int]:
+def mean_over_tasks(gains: Sequence[float]) -> Interval | None:
+    """The interval of the mean gain on several tasks, as a sample of tasks; None if nothing varies.
+
+    The gain on a task is a mean over seeds and examples, so how gains vary between tasks has all three levels in it.
+    """
+    error = (statistics.variance(gains) / len(gains)) ** 0.5 if len(gains) > 1 else 0.0
+    if error < _ROUNDING:
+        return None
+    mean, df = statistics.fmean(gains), len(gains) - 1
+    half = quantile(1 - LEVEL / 2, df) * error
+    return Interval(mean - half, mean + half, two_sided_p(mean / error, df), "tasks", len(gains))
+
+
+def supported_ranks(pairs: Mapping[tuple[str, str], Interval | None]) -> dict[str, tuple[int, int]]:
+    """Name -> the best and the worst rank that it may have, given each pair's interval of the second over the first.
+
+    A rank needs differences that hold after Holm's correction for all pairs: in 95 % of tables no range is wrong.
+    """
+    found, names = corrected_signs(pairs), dict.fromkeys(name for pair in pairs for name in pair)
+    better = Counter(pair[sign > 0] for pair, sign in found.items() if sign)
+    worse = Counter(pair[sign < 0] for pair, sign in found.items() if sign)
+    return {name: (1 + worse[name], len(names) - better[name]) for name in names}
+
+
+def corrected_signs(intervals: Mapping[Name, Interval | None]) -> dict[Name, int]:
     """Name -> the sign of its interval, 0 if not beyond noise; Holm's method corrects for all that are compared."""
     signs, known = dict.fromkeys(intervals, 0), {name: interval for name, interval in intervals.items() if interval}
     for number, name in enumerate(sorted(known, key=lambda name: known[name].p)):

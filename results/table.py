@@ -36,10 +36,11 @@ from collections.abc import Sequence
 
 from elmo.common.errors import command_parser, exit_status
 from results.audit import audit
+from results.board.table import filled
 from results.experiments import load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
-from results.tables.fill import fill, fill_all
+from results.tables.fill import fill_all
 from results.tables.methods import methods_of
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
@@ -74,7 +75,8 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if options.compare:
             experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))
-        table, runs = fill(collection, experiment, runs_dir_of(options)), only_cells(collection, experiment.cells).files
+        table = filled(collection, experiment, runs_dir_of(options))
+        runs = only_cells(collection, experiment.cells).files
         _print(table, options)
         return _check(table.findings, runs) if options.check else 0
     if options.cells:

@@ -49,11 +49,11 @@ _REFERENCES = 3  # published runs whose examples are compared
 
 @dataclass(frozen=True)
 class Checked:
-    """A bundle that was not refused: DATA/TASK -> the runs of its source, and how far they are confirmed."""
+    """A bundle that was not refused: DATA/TASK -> the suite's baseline, the runs of its source; how far confirmed."""
 
     manifest: Contents
     sha256: str
-    groups: Mapping[str, Group]
+    groups: Mapping[str, tuple[Group, Group]]
     labels: Mapping[str, str]
 
 
@@ -82,7 +82,7 @@ def check(path: Path, commits: Set[str] | None, published: Path = PUBLISHED) -> 
         InputError: It is refused; a line for each reason.
     """
     with TemporaryDirectory() as name:
-        folder, rows, groups = Path(name), defaultdict[str, list[RecordFile]](list), dict[str, Group]()
+        folder, rows, groups = Path(name), defaultdict[str, list[RecordFile]](list), dict[str, tuple[Group, Group]]()
         manifest, collection = unpack(path, folder), collect([folder / "runs"])
         for item in collection.files:
             rows["/".join(item.record.identity.row)].append(item)
@@ -160,7 +160,11 @@ def _of_run(item: RecordFile, runs: Path, known: Sequence[RecordFile]) -> Iterat
 
 
 def _of_row(
-    key: str, items: Sequence[RecordFile], source: str, known: Sequence[RecordFile], groups: dict[str, Group]
+    key: str,
+    items: Sequence[RecordFile],
+    source: str,
+    known: Sequence[RecordFile],
+    groups: dict[str, tuple[Group, Group]],
 ) -> Iterator[str]:
     """Whether both arms have the same seeds, which can be averaged, and the baseline is the suite's; adds the group."""
     base, arms, found = default_pair()[0], defaultdict[str, list[RecordFile]](list), dict[str, Group]()
@@ -181,7 +185,8 @@ def _of_row(
     if interval and interval.p < UNLIKELY:
         means = f"{found['published'].mean:.2f}, found {found[base].mean:.2f}, p {interval.p:.1g}"
         yield f"expected a baseline like the suite's, {means}; python -m results.diff shows what differs"
-    groups[key] = found[source]
+    if equal:
+        groups[key] = (replace(found["published"], features=base), found[source])
 
 
 def _of_manifest(manifest: Contents, path: Path, items: Sequence[RecordFile]) -> Iterator[str]:
@@ -194,6 +199,8 @@ def _of_manifest(manifest: Contents, path: Path, items: Sequence[RecordFile]) ->
     if not files(CONF).joinpath("features", yaml := f"{manifest.name}.yaml").is_file() and yaml not in inside:
         lacking.append(yaml)
     yield from (f"code: expected {name}, which the runs read, found none; --code adds it" for name in lacking)
+    if manifest.name == default_pair()[0]:
+        yield f"manifest.json: expected a source to compare with the baseline, found {manifest.name} itself"
     if path.name != f"{manifest.name}{SUFFIX}" or not rows:
         yield f"expected runs in a file {manifest.name}{SUFFIX}, named after its source, found {len(items)} runs"
     for key in sorted({*manifest.overlaps, *manifest.trials} - rows):
@@ -243,7 +250,7 @@ def _verify(options: argparse.Namespace) -> None:
                     raise InputError(
                         f"{path}: expected --source-dir DIR with its code, which you have read, found none"
                     )
-                label = f"rerun, {_rerun(f'{path}: {key}', checked.groups[key], own)}"
+                label = f"rerun, {_rerun(f'{path}: {key}', checked.groups[key][1], own)}"
                 if path.resolve().is_relative_to(RERUNS.parent):
                     known = read_json(RERUNS) if RERUNS.exists() else {}
                     known.setdefault(checked.sha256, {})[key] = label

@@ -119,7 +119,7 @@ def parts_of(
     parts = _scores(Part("scores", title, "", TABLES if about.site else OTHERS, summary), main, tasks, about)
     for task in tasks:
         parts += _task(task, summary, tasks, about)
-    chapters, of_name = list(load_texts().paper), {table.experiment.name: table for table in tables}
+    chapters, of_name = [*load_texts().paper, load_texts().board], {table.experiment.name: table for table in tables}
     chapters += [Chapter(experiment=name) for name in of_name if name not in [one.experiment for one in chapters]]
     parts += [_chapter(chapter, of_name.get(chapter.experiment), layers, about) for chapter in chapters]
     parts.append(Part("failures", f"Failures ({len(failed)})", _failures(failed)))

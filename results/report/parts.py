@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from results.board.table import BOARD, filled, shows_board
 from results.breakdown import break_down
 from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
 from results.figures import charts
@@ -60,6 +61,7 @@ class PageTexts:
     gains: Chapter
     demo: Chapter
     controls: Chapter
+    board: Chapter
     speed: Chapter
     anchors: Chapter
     costs: Chapter
@@ -157,9 +159,10 @@ def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None
         chosen: An experiment that a user has named; it may be their own.
     """
     names = [chapter.experiment for chapter in load_texts().paper] + [chosen or ""]
+    names += [BOARD] * shows_board(collection, BOARD)
     tables = []
     for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1, HEADLINE)):
-        table = fill(collection, load_experiment(name))
+        table = filled(collection, load_experiment(name))
         lines = [line for line in table.rows if line.groups and (not data or line.data in data)]
         if any(line.pair for line in lines):
             tables.append(replace(table, rows=lines, findings=[]))

@@ -41,6 +41,7 @@ class Group:
         records: One per seed.
         examples: The scores of each record's test examples; None where they are missing or damaged.
         single: The records of single folds, if each of `records` was joined from several.
+        declared: What a submitter declares about them; marked as warnings of features are.
     """
 
     features: str
@@ -48,6 +49,7 @@ class Group:
     records: Sequence[RunRecord]
     examples: Sequence[Sequence[Example] | None] = ()
     single: Sequence[RunRecord] = ()
+    declared: Sequence[str] = ()
 
     @cached_property
     def label(self) -> str:
@@ -102,7 +104,7 @@ class Group:
     @property
     def warnings(self) -> list[str]:
         """The warnings of its features about their sources, each text once."""
-        return list(dict.fromkeys(text for record in self.runs for text in record.warnings))
+        return list(dict.fromkeys([*self.declared, *(text for record in self.runs for text in record.warnings)]))
 
     @property
     def marks(self) -> str:
@@ -291,6 +293,7 @@ class Table:
         others: Those under other settings.
         findings: What is to be said about them.
         main_arms: The settings of the two arms, where they are not the suite's defaults.
+        columns: Of a table by arm, further columns: header -> arm -> cell.
     """
 
     experiment: Experiment
@@ -298,6 +301,7 @@ class Table:
     others: Sequence[Row]
     findings: Sequence[Finding]
     main_arms: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[str]:

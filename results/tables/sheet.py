@@ -4,12 +4,13 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from results import names
 from results.experiments import ArmCost, Experiment, load_experiment
 from results.records.identity import EXAMPLES_NAME
 from results.records.printing import printable
-from results.stats import FEW_SEEDS, Interval, corrected_signs
+from results.stats import FEW_SEEDS, Interval, corrected_signs, mean_over_tasks, supported_ranks
 from results.tables.rows import LIMITED, MINI, OLD, WARNED, Group, Row, Table, arm_titles, verdict
 
 EMPTY = "-"
@@ -23,6 +24,11 @@ BAND = "band: our estimate, from scores that others reached with these heads; se
 NO_INTERVAL = (
     f"{EXAMPLES_NAME} is missing, does not give the scores or has other test examples in the other arm, and seeds "
     "alone need two in an arm; or all scores are equal, so that nothing says how far off the gain is"
+)
+RANKED = (
+    "mean gain: in points, with the tasks of the file as a sample of tasks, of which seeds and examples are the lower "
+    "levels. Ranks: those that all pairwise differences support, after Holm's correction for all pairs of a column, so "
+    "that in 95 % of columns none is wrong. Frontier: nothing at most as slow has a higher mean gain"
 )
 SCORES = "scores in percent, mean±std (number of seeds)"
 MARKS = {
@@ -222,20 +228,61 @@ def arms_sheet(table: Table, best: bool = False) -> Sheet:
         ("frozen parameters", "r", [shown_parameters(cost) if cost else EMPTY for cost in costs]),
         ("ms per 1,000 tokens", "r", [shown_milliseconds(cost) if cost else EMPTY for cost in costs]),
     ]
+    columns += [(header, "l", [cells.get(arm, EMPTY) for arm in arms]) for header, cells in table.columns.items()]
+    columns += _mean_columns(table) if experiment.ranked else []
     for row in table.rows:
         intervals = {arm: table.against_base(row, arm).interval for arm in arms}
-        signs, cells = corrected_signs(intervals), []
+        signs, cells, ranks = corrected_signs(intervals), list[str](), dict[str, tuple[int, int]]()
+        if experiment.ranked:
+            own = [group.features for group in row.groups]
+            ranks = supported_ranks({pair: row.comparing(*pair).interval for pair in combinations(own, 2)})
         for arm, interval in intervals.items():
             group = row.group(arm)
             parts = [f"{shown_score(group)}{MARK * group.few_seeds}"] if group else []
             if interval:
                 parts.append(f"[{shown_interval(interval)}]{UNCLEAR * (interval.sign != signs[arm])}")
+            parts += [f"rank {rank}"] if (rank := _shown_rank(ranks, arm)).isdigit() else []
             parts += [f"published {row.printed[arm]}"] if arm in row.printed else []
             cells.append(" ".join(parts) or EMPTY)
         columns.append((row.title, "l", cells))
     sheet = sheet_of(f"{experiment.title}: {SCORES}", columns)
     winners = {printable(row.title): best_arm(row, arms) for row in table.rows if best}
     return replace(sheet, best={(sheet.headers.index(row), arms.index(arm)) for row, arm in winners.items() if arm})
+
+
+def _mean_columns(table: Table) -> list[Column]:
+    """The mean gain over the rows of the file, ranks by it, and the arms that no other exceeds at no higher cost."""
+    costs, base = table.experiment.costs, table.compared[0]
+    rows = [row for row in table.rows if row.groups and row.spec in table.experiment.rows]
+    whole = [arm for arm in table.arms if all(row.group(arm) for row in rows)]
+
+    def gains(first: str, second: str) -> list[float]:
+        return [gain for row in rows if (gain := row.comparing(first, second).gain) is not None]
+
+    found = {arm: gains(base, arm) if arm != base else [0.0] * len(rows) for arm in whole}
+    found = {arm: of_arm for arm, of_arm in found.items() if len(of_arm) == len(rows) > 1}
+    ranks = supported_ranks({pair: mean_over_tasks(gains(*pair)) for pair in combinations(found, 2)})
+    means = {arm: statistics.fmean(of_arm) for arm, of_arm in found.items()}
+    cells = {
+        arm: ", ".join(filter(None, [f"{means[arm]:+.2f}", shown_interval(mean_over_tasks(found[arm]))]))
+        for arm in found
+        if arm != base
+    }
+    priced = {arm: (costs[arm].milliseconds, -means[arm]) for arm in found if arm in costs}
+    front = {
+        arm for arm, (cost, loss) in priced.items() if not any(c <= cost and less < loss for c, less in priced.values())
+    }
+    return [
+        (f"mean gain over {len(rows)} tasks, 95 % interval", "l", [cells.get(arm, EMPTY) for arm in table.arms]),
+        ("rank", "l", [_shown_rank(ranks, arm) for arm in table.arms]),
+        ("frontier", "l", ["yes" if arm in front else EMPTY for arm in table.arms]),
+    ]
+
+
+def _shown_rank(ranks: Mapping[str, tuple[int, int]], arm: str) -> str:
+    """A rank, or a range of ranks; none if any rank is possible."""
+    low, high = ranks.get(arm, (1, len(ranks)))
+    return EMPTY if high - low + 1 >= len(ranks) else f"{low}" if low == high else f"{low} to {high}"
 
 
 def shown_parameters(cost: ArmCost) -> str:
@@ -331,6 +378,7 @@ def explanations(table: Table) -> list[str]:
     lines += interval_legend([(name, pair.interval) for name, (_, pair) in zip(titles, pairs, strict=True)])
     if experiment.by_arm:
         lines.append(f"[low to high]: the 95 % interval of the difference to {table.titles[table.compared[0]]}")
+    lines += [RANKED] * experiment.ranked
     if unknown := [row.title for row in rows if row.pair and not row.interval]:
         lines.append(f"no interval ({', '.join(unknown)}): {NO_INTERVAL}")
     lines += names.controls_legend(arm for arm in table.arms if any(row.group(arm) for row in rows))

@@ -233,6 +233,10 @@ TAMPERINGS = {
         "examples.json.gz: expected [0-9a-f]+, as in manifest.json, found no such file",
     ),
     "another source's name": (lambda files: signed(files, name="glove2"), "expected glove2 and glove with equal seeds"),
+    "the baseline as a source": (
+        lambda files: signed({n: data for n, data in files.items() if "/elmo/" not in n}, name="glove"),
+        "expected a source to compare with the baseline, found glove itself",
+    ),
     "an overlap without runs": (
         lambda files: signed(files, overlaps={"mini/srl": "all"}),
         "rows of its runs, found mini/srl",
@@ -357,7 +361,7 @@ def test_the_honest_bundle_is_accepted(tmp_path, honest):
     path = tmp_path / "elmo.tar.gz"
     path.write_bytes(signed(honest))
     checked = check(path, None, NER)
-    assert checked.groups["mini/ner"].scores == [
+    assert checked.groups["mini/ner"][1].scores == [
         json.loads(honest[folder + RECORD])["scores"]["test"]["f1"] for folder in ELMO
     ]
     assert checked.labels == {"mini/ner": "self-reported"}  # seeds 2 and 3 have no predictions

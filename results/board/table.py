@@ -1,0 +1,91 @@
+"""The board: the bundles in `bundles/`, each checked again, as arms of one table next to the suite's own baseline."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from elmo.common.errors import InputError
+from results.board.bundle import SUFFIX
+from results.experiments import ArmCost, Experiment, ExperimentRow
+from results.names import task_title
+from results.records.collect import PUBLISHED, Collection, Finding
+from results.tables.fill import fill
+from results.tables.rows import Group, Row, Table, lenders_of
+from results.verify import Checked, check
+
+BOARD, BUNDLES = "board", Path(__file__).with_name("bundles")
+
+
+def filled(collection: Collection, experiment: Experiment, where: Sequence[str] = ()) -> Table:
+    """As `fill`; the board next to the published records has the bundles instead of these records."""
+    return board(experiment) if shows_board(collection, experiment.name) else fill(collection, experiment, where)
+
+
+def shows_board(collection: Collection, name: str) -> bool:
+    """Whether the experiment of this name shows the bundles: next to the published records."""
+    return name == BOARD and any(item.path.resolve().is_relative_to(PUBLISHED) for item in collection.files)
+
+
+def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
+    """The table of all bundles in a folder; a finding for each that is refused.
+
+    Args:
+        experiment: The baseline, its cost, and the rows that the mean is over; bundles may add rows.
+        bundles: The folder.
+    """
+    accepted, findings = list[Checked](), list[Finding]()
+    for path in sorted(bundles.glob(f"*{SUFFIX}")):
+        try:
+            accepted.append(check(path, None))  # commits were compared when it came in
+        except InputError as error:
+            findings += [Finding("unreadable", line, wrong=True) for line in str(error).split("\n")]
+    base, of_row = experiment.compared[0], defaultdict[tuple[str, str], list[Group]](list)
+    for one in accepted:
+        for key, (baseline, group) in one.groups.items():
+            text = one.manifest.overlaps.get(key)
+            declared = [f"{one.manifest.title}, {_task(key)}: {text}"] if text else []
+            groups = of_row[key, baseline.label]
+            groups += [] if groups else [replace(baseline, features=base)]
+            groups.append(replace(group, features=one.manifest.name, declared=declared))
+    known = {cell.identity.row: cell.row for cell in experiment.cells}
+    rows = list[Row]()
+    for (key, label), groups in of_row.items():
+        data, task = key.split("/")
+        spec = known.get((data, task)) if not label else None
+        spec = spec or ExperimentRow([f"task={task}", f"data={data}", *label.split()])
+        lenders = lenders_of(groups)
+        rows.append(
+            Row(data, task, groups, groups[0].settings, spec=spec, compared=experiment.compared, lenders=lenders)
+        )
+    in_order = [row for row in experiment.rows if row in known.values()]
+    rows.sort(key=lambda row: in_order.index(row.spec) if row.spec in in_order else len(in_order))
+    stated = {one.manifest.name: one.manifest for one in accepted}
+    facts = {name: f"{it.title}: trained on {it.text}; time: {it.measured}" for name, it in stated.items()}
+    columns = {
+        "confirmed": {one.manifest.name: _labels(one) for one in accepted},
+        "trials on dev": {name: str(sum(it.trials.values())) for name, it in stated.items()},
+    }
+    shown = replace(
+        experiment,
+        arms={base: experiment.arms[base], **{name: [f"features={name}"] for name in stated}},
+        titles={**experiment.titles, **{name: f"{it.title} ({name})" for name, it in stated.items()}},
+        costs={arm: cost for arm, cost in experiment.costs.items() if arm == base}
+        | {n: ArmCost(it.parameters, it.milliseconds) for n, it in stated.items() if it.parameters and it.milliseconds},
+        note=". ".join([experiment.note, *facts.values()]),
+        chosen=None,
+    )
+    return Table(shown, rows, [], findings, columns=columns)
+
+
+def _task(key: str) -> str:
+    data, task = key.split("/")
+    return task_title(data, task)
+
+
+def _labels(checked: Checked) -> str:
+    """How far all rows are confirmed, or each kind with its tasks."""
+    by_label: dict[str, list[str]] = {}
+    for key, label in checked.labels.items():
+        by_label.setdefault(label, []).append(_task(key))
+    return "; ".join(f"{label}: {', '.join(of)}" if len(by_label) > 1 else label for label, of in by_label.items())
