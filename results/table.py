@@ -36,10 +36,10 @@ from collections.abc import Sequence
 
 from elmo.common.errors import command_parser, exit_status
 from results.audit import audit
-from results.board.table import filled
 from results.experiments import load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
+from results.report.board import filled
 from results.tables.fill import fill_all
 from results.tables.methods import methods_of
 from results.tables.rows import Table

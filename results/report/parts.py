@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from results.board.table import BOARD, filled, shows_board
 from results.breakdown import break_down
 from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
 from results.figures import charts
@@ -13,6 +12,7 @@ from results.figures.drawing import Arms, Figure, arms_of, titled
 from results.figures.errors_removed import errors_removed
 from results.records.collect import Collection, RecordFile
 from results.records.typed_json import read_toml
+from results.report.board import BOARD, filled, shows_board
 from results.tables.fill import fill
 from results.tables.rows import MINI, Row, Table
 

@@ -127,7 +127,9 @@ def test_the_published_site_has_whole_links_and_a_light_first_page(tmp_path):
 
     assert main(["--published", "--site", str(tmp_path)]) == 0
     pages = assert_links(tmp_path)
-    assert pages.keys() > {f"{name}.html" for name in ("table2", "table3", "table4", "table5", "table6", "figure1", "board")}
+    assert pages.keys() > {
+        f"{name}.html" for name in ("table2", "table3", "table4", "table5", "table6", "figure1", "board")
+    }
     assert "Self-reported rows may be forged consistently" in (tmp_path / "board.html").read_text()
     assert first_load(tmp_path) < 150_000
     for name in pages:

@@ -287,7 +287,7 @@ class TestMistakes:
     def test_an_unknown_experiment(self, capsys):
         code, _, err = run_table(capsys, "--experiment", "table9")
         assert code == 1
-        assert err.startswith("results.table: experiment=table9: expected controls, fewer_labels, figure1")
+        assert err.startswith("results.table: experiment=table9: expected board, controls, fewer_labels")
 
     @pytest.mark.parametrize("arguments", [["task=ner"], ["--experiment", "mini", "--data", "mini"]])
     def test_options_that_do_not_go_together(self, arguments, capsys):

@@ -319,7 +319,7 @@ class TestOwn:
         assert "mine.toml: seed: no such key" in err
         code, _, err = command("-m", "experiment=nowhere.toml", f"runs_dir={tmp_path}")
         assert code == 1
-        assert "experiment=nowhere.toml: expected controls, fewer_labels, figure1" in err
+        assert "experiment=nowhere.toml: expected board, controls, fewer_labels" in err
 
     def test_without_m_it_is_refused(self, command, tmp_path, own):
         for name in ("mini", own):

@@ -6,9 +6,9 @@ import pytest
 
 import results.submit
 from results.board.bundle import pack, unpack
-from results.board.table import BOARD, BUNDLES, board, shows_board
 from results.experiments import load_experiment
 from results.records.collect import PUBLISHED, collect
+from results.report.board import BOARD, BUNDLES, board, shows_board
 from results.tables.sheet import marks_in, sheets_of
 from tests.results.making import run_table
 

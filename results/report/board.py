@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import results.board
 from elmo.common.errors import InputError
 from results.board.bundle import SUFFIX
 from results.experiments import ArmCost, Experiment, ExperimentRow
@@ -14,7 +15,7 @@ from results.tables.fill import fill
 from results.tables.rows import Group, Row, Table, lenders_of
 from results.verify import Checked, check
 
-BOARD, BUNDLES = "board", Path(__file__).with_name("bundles")
+BOARD, BUNDLES = "board", Path(results.board.__file__).with_name("bundles")
 
 
 def filled(collection: Collection, experiment: Experiment, where: Sequence[str] = ()) -> Table:
