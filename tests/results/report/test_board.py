@@ -98,4 +98,3 @@ def test_the_boards_own_bundles_are_accepted():
     table = board(load_experiment(BOARD))
     assert table.findings == []
     assert {path.name.removesuffix(".tar.gz") for path in BUNDLES.glob("*.tar.gz")} == {*table.arms} - {"glove"}
-    assert all(path.stat().st_size < 400_000 for path in BUNDLES.iterdir()), "small files"
