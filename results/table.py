@@ -39,7 +39,7 @@ from results.audit import audit
 from results.experiments import load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
-from results.report.board import filled
+from results.report.board import filled, with_bundles
 from results.tables.fill import fill_all
 from results.tables.methods import methods_of
 from results.tables.rows import Table
@@ -71,7 +71,10 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.experiment is not None:
         if options.data:
             parser.error("--data: not with --experiment; data=NAME after it chooses rows")
-        experiment = load_experiment(options.experiment).narrowed(dict(map(values_of, options.cells)))
+        experiment = load_experiment(options.experiment)
+        if options.published:
+            experiment = with_bundles(experiment)
+        experiment = experiment.narrowed(dict(map(values_of, options.cells)))
         if options.compare:
             experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))

@@ -9,7 +9,7 @@ import results.board
 from elmo.common.errors import InputError
 from results.board.bundle import SUFFIX
 from results.experiments import ArmCost, Experiment, ExperimentRow
-from results.names import task_title
+from results.names import default_pair, task_title
 from results.records.collect import PUBLISHED, Collection, Finding
 from results.tables.fill import fill
 from results.tables.rows import Group, Row, Table, lenders_of
@@ -28,6 +28,12 @@ def shows_board(collection: Collection, name: str) -> bool:
     return name == BOARD and any(item.path.resolve().is_relative_to(PUBLISHED) for item in collection.files)
 
 
+def with_bundles(experiment: Experiment, bundles: Path = BUNDLES) -> Experiment:
+    """The experiment; of the board with an arm for each bundle, so that these can be compared."""
+    names = [path.name.removesuffix(SUFFIX) for path in bundles.glob(f"*{SUFFIX}")] if experiment.name == BOARD else []
+    return replace(experiment, arms={**experiment.arms, **{name: [f"features={name}"] for name in sorted(names)}})
+
+
 def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
     """The table of all bundles in a folder; a finding for each that is refused.
 
@@ -35,13 +41,14 @@ def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
         experiment: The baseline, its cost, and the rows that the mean is over; bundles may add rows.
         bundles: The folder.
     """
-    accepted, findings = list[Checked](), list[Finding]()
+    accepted, findings, notes = list[Checked](), list[Finding](), [experiment.note]
     for path in sorted(bundles.glob(f"*{SUFFIX}")):
         try:
             accepted.append(check(path, None))  # commits were compared when it came in
         except InputError as error:
             findings += [Finding("unreadable", line, wrong=True) for line in str(error).split("\n")]
-    base, of_row = experiment.compared[0], defaultdict[tuple[str, str], list[Group]](list)
+            notes.append(f"Left out, because python -m results.verify refuses it: {path.name}")
+    base, of_row = default_pair()[0], defaultdict[tuple[str, str], list[Group]](list)
     for one in accepted:
         for key, (baseline, group) in one.groups.items():
             text = one.manifest.overlaps.get(key)
@@ -50,19 +57,20 @@ def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
             groups += [] if groups else [replace(baseline, features=base)]
             groups.append(replace(group, features=one.manifest.name, declared=declared))
     known = {cell.identity.row: cell.row for cell in experiment.cells}
-    rows = list[Row]()
+    in_order, rows = list(known.values()), list[Row]()
     for (key, label), groups in of_row.items():
         data, task = key.split("/")
+        if experiment.chosen is not None and (data, task) not in known:
+            continue
         spec = known.get((data, task)) if not label else None
         spec = spec or ExperimentRow([f"task={task}", f"data={data}", *label.split()])
         lenders = lenders_of(groups)
         rows.append(
             Row(data, task, groups, groups[0].settings, spec=spec, compared=experiment.compared, lenders=lenders)
         )
-    in_order = [row for row in experiment.rows if row in known.values()]
     rows.sort(key=lambda row: in_order.index(row.spec) if row.spec in in_order else len(in_order))
     stated = {one.manifest.name: one.manifest for one in accepted}
-    facts = {name: f"{it.title}: trained on {it.text}; time: {it.measured}" for name, it in stated.items()}
+    notes += [f"{it.title}: trained on {it.text}; time: {it.measured}" for it in stated.values()]
     columns = {
         "confirmed": {one.manifest.name: _labels(one) for one in accepted},
         "trials on dev": {name: str(sum(it.trials.values())) for name, it in stated.items()},
@@ -73,7 +81,7 @@ def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
         titles={**experiment.titles, **{name: f"{it.title} ({name})" for name, it in stated.items()}},
         costs={arm: cost for arm, cost in experiment.costs.items() if arm == base}
         | {n: ArmCost(it.parameters, it.milliseconds) for n, it in stated.items() if it.parameters and it.milliseconds},
-        note=". ".join([experiment.note, *facts.values()]),
+        note=". ".join(notes),
         chosen=None,
     )
     return Table(shown, rows, [], findings, columns=columns)

@@ -8,7 +8,7 @@ import results.submit
 from results.board.bundle import pack, unpack
 from results.experiments import load_experiment
 from results.records.collect import PUBLISHED, collect
-from results.report.board import BOARD, BUNDLES, board, shows_board
+from results.report.board import BOARD, BUNDLES, board, shows_board, with_bundles
 from results.tables.sheet import marks_in, sheets_of
 from tests.results.making import run_table
 
@@ -70,6 +70,18 @@ def test_a_bundle_that_is_refused_is_a_finding(bundles):
     (finding,) = board(load_experiment(BOARD), bundles).findings
     assert finding.wrong
     assert "broken.tar.gz: expected a whole gzip file" in finding.text
+    assert "results.verify refuses it: broken.tar.gz" in board(load_experiment(BOARD), bundles).experiment.note
+
+
+def test_any_two_sources_of_chosen_tasks_are_compared(bundles):
+    chosen = with_bundles(load_experiment(BOARD), bundles).narrowed({"task": ["ner", "srl"]})
+    assert "broken" in chosen.arms
+    table = board(chosen.comparing("elmo_random", "elmo"), bundles)
+    assert [row.task for row in table.rows] == ["ner", "srl"]
+    published = {arm: table_of(arm) for arm in ("elmo", "elmo_random")}
+    expected = float(published["elmo"]["mini NER"]) - float(published["elmo_random"]["mini NER"])
+    assert table.rows[0].gain == pytest.approx(expected, abs=0.011)
+    assert [group.features for group in table.rows[0].groups] == ["glove", "elmo", "elmo_random"]
 
 
 def test_a_source_without_all_tasks_has_no_mean_and_no_rank_of_it(bundles, tmp_path):
