@@ -89,8 +89,8 @@ def test_a_line_over_shares_ends_where_the_recipe_changes(tmp_path):
     for share, right in ((0.3, 30), (0.5, 40)):
         save_run(tmp_path / "runs", right, task="sst5", recipe=NEWEST, variant={"train_fraction": share})
     page, one = lines(recipe=NEWEST)
-    assert "GloVe, by share of the training examples: 10%: 20.0, 30%: 30.0, 50%: 40.0." in page
+    assert "GloVe, by share of the training examples: 10 %: 20.0, 30 %: 30.0, 50 %: 40.0." in page
     page, two = lines(recipe=1)
-    assert "GloVe, by share of the training examples: 10%*: 20.0, 30%: 30.0, 50%: 40.0." in page
+    assert "GloVe, by share of the training examples: 10 %*: 20.0, 30 %: 30.0, 50 %: 40.0." in page
     assert "share of the training examples (log); * recipe 1" in page
     assert two == one + 1

@@ -46,7 +46,7 @@ def test_seeds_share_it_and_the_baseline_needs_none(place, command, tmp_path):
     assert command(*arguments(place, tmp_path / "runs", *settings, "seed=1", features="elmo_tiny"))[0] == 0
     code, _, err = command(*arguments(place, tmp_path / "runs", *settings, "seed=2", features="elmo_tiny"))
     assert code == 0
-    assert re.search(r"seed 2 .*  0 of \d+ sentences to embed", err)
+    assert re.search(r"(?s)seed 2 .*  0 of \d+ sentences to embed", err)
 
 
 def test_one_that_cannot_be_used_leaves_no_failed_record(place, command, tmp_path):
