@@ -277,6 +277,7 @@ def _json_arm(row: Row, arm: str, table: Table) -> dict[str, object]:
         "paper_std": paper.std.get(arm) if paper else None,
         "verdict": str(judged) if judged else None,
         **(asdict(cost) if cost else dict.fromkeys(("parameters", "milliseconds")) if table.experiment.costs else {}),
+        **{header: cells.get(arm) for header, cells in table.columns.items()},
     }
 
 

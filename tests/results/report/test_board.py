@@ -1,5 +1,7 @@
 """The board: bundles as arms, ranked where their differences allow it; a refused one is a finding."""
 
+import csv
+import io
 import re
 
 import pytest
@@ -10,6 +12,7 @@ from results.experiments import load_experiment
 from results.records.collect import PUBLISHED, collect
 from results.report.board import BOARD, BUNDLES, board, shows_board, with_bundles
 from results.tables.sheet import marks_in, sheets_of
+from results.tables.writers import as_csv
 from tests.results.making import run_table
 
 STATED = ["--text", "the <news>", "--parameters", "1000000", "--milliseconds", "50", "--measured", "here"]
@@ -52,6 +55,10 @@ def test_sources_by_tasks(bundles):
     assert (ours["frontier"], base["frontier"], control["frontier"]) == ("yes", "yes", "-")
     assert "Ours: trained on the <news>; time: here" in table.experiment.note
     assert "a consistent forgery" in table.experiment.note
+    (line,) = (
+        one for one in csv.DictReader(io.StringIO(as_csv(table))) if (one["task"], one["arm"]) == ("ner", "elmo")
+    )
+    assert (line["confirmed"], line["trials on dev"], line["milliseconds"]) == ("self-reported", "0", "50.0")
 
 
 TITLES = ("mini NER", "mini SST-5", "mini SRL")
