@@ -268,7 +268,9 @@ def _rerun(where: str, group: Group, source_dir: Path | None) -> str:
         command = [sys.executable, "-m", "tasks.run", *words, f"runs_dir={folder}"]
         subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
         again = [item.record for item in collect([Path(folder)]).files if item.record.status == "finished"]
-    if [(one.fingerprint, one.inputs) for one in again] != [(record.fingerprint, record.inputs)]:
+    # the hash of all settings differs if the suite has new ones since then, whose defaults `settings_of` knows
+    ours, *theirs = ([one.fingerprint, settings_of(one), {**one.inputs, "settings": ""}] for one in (record, *again))
+    if theirs != [ours]:
         raise InputError(f"{where}: expected one run with the same settings and inputs, found another or none")
     if group.std:  # on another machine, a run differs from itself as another seed does
         spread = stats.quantile(1 - stats.LEVEL / 2, len(group.scores) - 1) * group.std * 2**0.5
