@@ -10,6 +10,7 @@ example: python -m elmo.download allennlp/small glove/6B.300d
 """
 
 import os
+import shutil
 import sys
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
@@ -23,7 +24,7 @@ from rich.progress import DownloadColumn, TransferSpeedColumn
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status, reworded
 from elmo.common.files import UNREADABLE, expanded, replacing, require_space, sha256_of, size_in_words
 from elmo.common.processes import locked
 from elmo.common.progress import print_line, progress_bar
@@ -93,12 +94,11 @@ def obtain(name: str, thorough: bool = False) -> Path:
         sizes = [file.size for file in files if not (folder / file.name).is_file()]
         raise DownloadNeeded(name, None if None in sizes else sum(filter(None, sizes)))
     console = Console(stderr=True)
-    try:
+    remedy = "name another with ELMO_CACHE"
+    with reworded(OSError, lambda error: f"{folder}: cannot be used: {error.strerror}; {remedy}"):
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(None, "no permission to write")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be used: {error.strerror}; name another with ELMO_CACHE") from error
     waiting = f"{name}: waiting for another process that downloads it"
     with locked(folder / ".lock", lambda: print_line(console, waiting)):
         if vectors and target.is_file():  # the other process was faster
@@ -240,17 +240,16 @@ def _length(partial: Path) -> int:
 
 def _unpack(vectors: PublishedVectors, archive: Path, target: Path) -> None:
     """Extracts a text file from its archive."""
-    with replacing(target) as partial:
-        try:
-            with zipfile.ZipFile(archive) as opened, opened.open(vectors.member) as source, partial.open("xb") as file:
-                size = opened.getinfo(vectors.member).file_size
-                require_space(target.parent, size, target.name, "free some space")
-                while chunk := source.read(CHUNK):
-                    file.write(chunk)
-        except InputError:  # too little space
-            raise
-        except UNREADABLE as error:
-            raise InputError(f"{archive}: cannot extract {vectors.member}: {error}. Remove the archive") from error
+    problem = f"{archive}: cannot extract {vectors.member}"
+    with (
+        replacing(target) as partial,
+        reworded(UNREADABLE, lambda error: f"{problem}: {error}. Remove the archive"),
+        zipfile.ZipFile(archive) as opened,
+        opened.open(vectors.member) as source,
+        partial.open("xb") as file,
+    ):
+        require_space(target.parent, opened.getinfo(vectors.member).file_size, target.name, "free some space")
+        shutil.copyfileobj(source, file)
 
 
 def _listed() -> str:

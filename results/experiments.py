@@ -37,7 +37,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat
 
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 from results.records.collect import PUBLISHED, Collection, Finding, RecordFile, collect
 from results.records.identity import FOLD, Identity, looked_up, record_path, same_value
 from results.records.typed_json import PAPER, decode
@@ -334,10 +334,8 @@ def load_experiment(given: str) -> Experiment:
             f"experiment={given}: expected {', '.join(experiment_names())}, or the path of a {SUFFIX} file, found "
             "none. results/tables.md has the commands of all tables and figures"
         )
-    try:
+    with reworded((OSError, ValueError, RecursionError), lambda error: f"{path}: {error}. Correct the file"):
         return _experiment(given, path.stem, path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: {error}. Correct the file") from error
 
 
 @cache  # a page of tables asks for each experiment, its cells and their names several times

@@ -52,10 +52,7 @@ def write_groups(config: "Run", run: Path | None, name: str) -> Path:
     groups = task.groups(examples, source.load(task, "train").examples)
     if run is not None:
         groups[name] = correct_in(run, task.name, hashes["test"], len(examples))
-    try:
-        return add_groups(config.runs_dir, task.name, hashes, [example.id for example in examples], groups)
-    except ExamplesUnreadable as error:
-        raise InputError(str(error)) from error
+    return add_groups(config.runs_dir, task.name, hashes, [example.id for example in examples], groups)
 
 
 def correct_in(run: Path, task: str, test: str, count: int) -> Grouping:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from elmo.common import checks
-from elmo.common.errors import InputError
+from elmo.common.errors import reworded
 from elmo.common.files import plain_json
 from results.records.metric import Grouping, Metric, Ratio, mean_of
 
@@ -48,10 +48,8 @@ class Scores:
         object.__setattr__(self, "values", _plain(self.values))
         object.__setattr__(self, "examples", list(map(_plain, self.examples)))
         checks.finite(self.values, "score of the task: ")
-        try:
+        with reworded(TypeError, lambda error: f"score of the task: {error}"):
             object.__setattr__(self, "details", plain_json(self.details, "details"))
-        except TypeError as error:
-            raise InputError(f"score of the task: {error}") from error
 
 
 def _plain(numbers: Mapping[str, float]) -> dict[str, float]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common.checks import Dropout, Width
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import excerpt, reworded
 from elmo.common.files import table_rows, utf8_lines
 from elmo.tokeniser import Tokeniser
 from results.records.metric import Grouping
@@ -263,12 +263,8 @@ class Pairs(Snli):
     def read(self, path: Path, split: Split) -> list[PairExample]:
         """The pairs of a CSV or TSV table."""
         rows = table_rows(path, (self.reader.first, self.reader.second, self.reader.label))
-        try:
+        with reworded(ValueError, str):
             return [self._pair(f"{path.name}:{line}", dict(zip(self.columns, row, strict=True))) for line, row in rows]
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(str(error)) from error
 
     def from_rows(self, rows: Sequence[Mapping[str, Any]], split: Split) -> list[PairExample]:
         """The pairs in rows with `text1`, `text2` and `label`."""

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from elmo.common import checks
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming, reworded
 from elmo.common.files import parse_json
 
 N_CHARACTERS = 261  # 256 bytes and five marks; the files have this many rows, options.json counts one more for padding
 UNKNOWN_WORD = "<UNK>"
 MOST_CHARACTERS = 1000  # of a word; a file with a larger number is damaged or hostile, and would fill the memory
+MISFITS = (TypeError, ValueError, AttributeError, OverflowError)  # what values of other types raise
 REMEDY = "Use the options that came with the weights"
 OBJECTIVES = ("forward", "joined", "masked")
 NETWORKS = ("lstm", "transformer")
@@ -109,7 +110,11 @@ class BilmOptions:
         if cell_of(content) != cell_of({}):
             other = "a language model with objective={} and network={}".format(*cell_of(content))
             raise InputError(f"{where}: expected a biLM, found {other}, which elmo.load_lm reads")
-        try:
+        with (
+            naming(where, REMEDY),
+            reworded(KeyError, lambda key: f"expected the key {key} of a bilm-tf options.json"),
+            reworded(MISFITS, lambda error: f"a value is not of the type that bilm-tf writes there: {error}"),
+        ):
             lstm, words = content["lstm"], content.get("word_embedding")
             # Only a biLM with words can do without a character encoder.
             characters = content.get("char_cnn", _NO_CHARACTERS) if words else content["char_cnn"]
@@ -129,14 +134,6 @@ class BilmOptions:
                 word_dim=_integer(words["dim"]) if words else 0,
                 char_output_dim=_integer(characters.get("output_dim", 0)) if words else 0,
             )
-        except KeyError as error:
-            raise InputError(f"{where}: expected the key {error} of a bilm-tf options.json. {REMEDY}") from error
-        except InputError as error:
-            raise InputError(f"{where}: {error}. {REMEDY}") from error
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(
-                f"{where}: a value is not of the type that bilm-tf writes there: {error}. {REMEDY}"
-            ) from error
 
     @classmethod
     def from_file(cls, path: Path) -> BilmOptions:
@@ -188,10 +185,10 @@ def cell_of(content: Mapping[str, Any]) -> tuple[str, str]:
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
     """The JSON object in the text of a file of options; `where` names it in an error."""
-    try:
+    with reworded(
+        ValueError, lambda it: f"{where}: expected a JSON object, but it does not parse: {it}. Copy it again"
+    ):
         content = parse_json(text)
-    except ValueError as error:
-        raise InputError(f"{where}: expected a JSON object, but it does not parse: {error}. Copy it again") from error
     if not isinstance(content, dict):
         raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}. Copy it again")
     return content

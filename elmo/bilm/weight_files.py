@@ -28,10 +28,10 @@ from torch import Tensor
 from elmo.bilm.model import Bilm
 from elmo.bilm.options import N_CHARACTERS, WEIGHT_TYPES, BilmOptions, json_object
 from elmo.common.checks import one_of
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming, reworded
 from elmo.common.files import expanded, replacing
 from elmo.common.int8 import in_steps
-from elmo.common.tensor_files import check_finite_weights, naming
+from elmo.common.tensor_files import check_finite_weights
 from elmo.download import obtain
 from elmo.published import BILMS, shipped_folder, shipped_names
 
@@ -266,12 +266,9 @@ def options_path(path: Path) -> Path:
 
 
 def _open_safetensors(path: Path) -> safe_open:
-    try:
+    problem = f"{path}: not a readable safetensors file, perhaps cut short"
+    with reworded((SafetensorError, OSError), lambda error: f"{problem} ({error}). Copy it again"):
         return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path}: not a readable safetensors file, perhaps cut short ({error}). Copy it again"
-        ) from error
 
 
 def read_weights(path: Path, entries: Sequence[Entry]) -> dict[str, Tensor]:
@@ -322,12 +319,11 @@ def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], 
         ):
             shapes[name] = item.shape
 
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(visit)
-            yield shapes, set(), lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32))
-    except InputError:
-        raise
     # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error}). Copy it again") from error
+    damaged, problem = (OSError, RuntimeError, KeyError, TypeError, ValueError), f"{path}: not a readable HDF5 file"
+    with (
+        reworded(damaged, lambda error: f"{problem}, perhaps cut short ({error}). Copy it again"),
+        h5py.File(path, "r") as file,
+    ):
+        file.visititems(visit)
+        yield shapes, set(), lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32))

@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from functools import partial
 from typing import Annotated, Any, get_args, get_type_hints
 
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 
 WIDEST = 1 << 16  # of a layer; a larger one is a typing error and would fill the memory
 MOST_LAYERS = 100
@@ -85,13 +85,9 @@ def importable(key: str, target: object) -> object:
     module, _, name = str(target).rpartition(".")
     if not module:
         return None
-    try:
+    remedy = "A file of your own is found in the current folder or in a folder of PYTHONPATH"
+    with reworded(ImportError, lambda error: f"{key}: {excerpt(target)} cannot be imported: {error}. {remedy}"):
         loaded = importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"{key}: {excerpt(target)} cannot be imported: {error}. A file of your own is found in the current folder "
-            "or in a folder of PYTHONPATH"
-        ) from error
     if not hasattr(loaded, name):
         raise InputError(f"{key}: expected a class that the module {module} has, found {name}. Correct the name")
     return getattr(loaded, name)

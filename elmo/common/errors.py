@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 STDOUT = 1
 LONGEST_EXCERPT = 80
@@ -33,6 +33,36 @@ def excerpt(value: object) -> str:
 def shortened(message: str) -> str:
     """A message without the rest of words that are longer than any path: they may come from a broken file."""
     return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:LONGEST_EXCERPT]}...", message)
+
+
+@contextmanager
+def reworded(
+    kinds: type[Exception] | tuple[type[Exception], ...],
+    say: Callable[[Any], str],
+    kind: type[Exception] = InputError,
+) -> Iterator[None]:
+    """Raises an InputError, or an error of another kind, for one of the block; one of that kind already passes.
+
+    Args:
+        kinds: of the error in the block.
+        say: the text of the new error, from that one.
+        kind: of the new error.
+    """
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, kind):
+            raise
+        raise kind(say(error)) from error
+
+
+@contextmanager
+def naming(where: object, remedy: str) -> Iterator[None]:
+    """Adds the file, or what it is called, and the remedy to the message of an InputError about its content."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}. {remedy}") from error
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from pickle import UnpicklingError
 from typing import Any, Literal
 from zipfile import BadZipFile
 
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 
 # The package with all YAML files: `conf` at the top of a checkout; a wheel has it in `tasks` (setup.py).
 CONF = "tasks.conf" if (Path(__file__).parents[2] / "tasks" / "conf").is_dir() else "conf"
@@ -85,15 +85,14 @@ def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
     """
     errors = "surrogateescape" if tolerant else "strict"
     number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number}: expected UTF-8 text, found: {error.reason} at byte {error.start}. Convert the "
-            "file: iconv -f ITS_ENCODING -t UTF-8"
-        ) from error
+
+    def say(error: UnicodeDecodeError) -> str:
+        found = f"{path}, line {number}: expected UTF-8 text, found: {error.reason} at byte {error.start}"
+        return f"{found}. Convert the file: iconv -f ITS_ENCODING -t UTF-8"
+
+    with reworded(UnicodeDecodeError, say), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors)
 
 
 def utf8_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
@@ -251,33 +250,27 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 (any JSON value)
     """
     require_file(path)
     raw = path.read_bytes()
-    try:
+    with reworded((EOFError, zlib.error, gzip.BadGzipFile), lambda it: f"a damaged gzip file: {it}", ValueError):
         return parse_json(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"a damaged gzip file: {error}") from error
 
 
 def read_own_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file that this package wrote and can write again."""
-    try:
-        content = read_json(path)
+    remedy = "Delete its folder, and it is made again"
+    with reworded(ValueError, lambda error: f"{path}: expected a JSON object, found: {error}. {remedy}"):
+        content: dict[str, Any] = read_json(path)
         if not isinstance(content, dict):
             raise ValueError(excerpt(content))
-    except ValueError as error:
-        raise InputError(
-            f"{path}: expected a JSON object, found: {error}. Delete its folder, and it is made again"
-        ) from error
-    return content
+        return content
 
 
 def expanded(path: str | Path, setting: str) -> Path:
     """The path with ~ and ~user expanded; `setting` names it in an error."""
     if path == "":
         raise InputError(f"{setting}: expected a path, found ''; for the current folder, write .")
-    try:
+    home = str(path).split("/")[0]
+    with reworded(RuntimeError, lambda _: f"{setting}={path}: expected a home folder, but {home} has none"):
         return Path(path).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{setting}={path}: expected a home folder, but {str(path).split('/')[0]} has none") from error
 
 
 def require_file(path: Path) -> None:

@@ -2,8 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming, reworded
 from elmo.common.files import replacing, require_file
 
 DIGEST_BYTES = hashlib.sha256().digest_size  # at the end of a file: the hash of all bytes before them
@@ -44,24 +43,13 @@ def read_tensors(path: Path, parts: Mapping[str, type], device: torch.device | s
         if hashlib.sha256(memoryview(saved)[:-DIGEST_BYTES]).digest() != saved[-DIGEST_BYTES:]:
             problem = "one that is damaged, or of another program" if saved else "an empty file"
             raise InputError(f"expected a file that this suite wrote, found {problem}")
-        try:
+        with reworded(UnpicklingError, lambda _: "expected tensors, numbers and texts alone, found code"):
             content: dict[str, Any] = torch.load(io.BytesIO(saved), map_location=device, weights_only=True)
-        except UnpicklingError as error:
-            raise InputError("expected tensors, numbers and texts alone, found code") from error
         for name, kind in parts.items():
             if not isinstance(content.get(name), kind):
                 present = f"a {type(content[name]).__name__}" if name in content else "nothing"
                 raise InputError(f"expected a {kind.__name__} as {name}, found {present}")
     return content
-
-
-@contextmanager
-def naming(where: Path | str, remedy: str) -> Iterator[None]:
-    """Adds the file, or what it is called, and the remedy to the message of an InputError about its content."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{where}: {error}. {remedy}") from error
 
 
 def check_tensors(tensors: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:

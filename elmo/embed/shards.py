@@ -20,7 +20,7 @@ from rich.console import Console
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device, torch_threads
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import expanded, left_partials, require_same, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import Meter
@@ -245,20 +245,15 @@ def shards_on_ray(
     Raises:
         InputError: Ray is not installed, cannot be reached, or has no room for a worker.
     """
-    try:
+    remedy = "Ray needs an environment of its own: pip install -c constraints-ray.txt -e '.[glove,ray]'"
+    with reworded(ImportError, lambda error: f"--engine ray: {error}. {remedy}"):
         import ray
         import ray.data
-    except ImportError as error:
-        raise InputError(
-            f"--engine ray: {error}. Ray needs an environment of its own: "
-            "pip install -c constraints-ray.txt -e '.[glove,ray]'"
-        ) from error
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # warns that there is no bar of its own
-    try:
+    failures = ConnectionError, RuntimeError, ValueError
+    with reworded(failures, lambda error: f"--address: Ray cannot be started or joined: {error}"):
         ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise InputError(f"--address: Ray cannot be started or joined: {error}") from error
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
         size = min(workers or room_for_workers(ray.cluster_resources(), job.threads, gpus), len(rows))

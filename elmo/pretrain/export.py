@@ -26,7 +26,7 @@ import torch
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import PRECISIONS, find_weights, save_bilm
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import UNREADABLE, replacing
 from elmo.common.int8 import LEVELS
 from elmo.pretrain.corpus.text import WINDOW
@@ -77,7 +77,7 @@ def load_output(folder: Path) -> Output:
             f"{folder}: expected the output layer of a biLM here, {VOCABULARY} and {WEIGHTS}; name another folder, or "
             f"other weights. {_shipped_with_output()}"
         )
-    try:
+    with reworded(UNREADABLE, lambda error: f"{folder}: the output layer is damaged: {error}; copy it again"):
         vocabulary = gzip.decompress((folder / VOCABULARY).read_bytes()).decode().split("\n")[:-1]
         with h5py.File(folder / WEIGHTS, "r") as file:
             weight, scale, bias = (np.asarray(file[name]) for name in ("weight", "scale", "bias"))
@@ -85,8 +85,6 @@ def load_output(folder: Path) -> Output:
         sound = tuple(vocabulary[: len(SPECIALS)]) == SPECIALS and weight.ndim == 2
         if not (sound and len(vocabulary) == len(weight) == len(scale) == len(bias)):
             raise ValueError(f"{len(vocabulary)} words and weights of shape {weight.shape} do not belong together")
-    except UNREADABLE as error:
-        raise InputError(f"{folder}: the output layer is damaged: {error}; copy it again") from error
     layer = OutputLayer(*weight.shape)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(weight.astype(np.float32) * scale.astype(np.float32)[:, None]))

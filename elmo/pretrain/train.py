@@ -20,11 +20,11 @@ import torch
 from rich.console import Console
 from rich.progress import TaskProgressColumn
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming
 from elmo.common.files import read_own_json, replacing, require_same, write_json
 from elmo.common.processes import ahead
 from elmo.common.progress import print_line, progress_bar
-from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
+from elmo.common.tensor_files import check_tensors, read_tensors, write_tensors
 from elmo.pretrain.batches import Text
 from elmo.pretrain.corpus.token_store import Sentences
 from elmo.pretrain.language_model import LanguageModel, TrainingLoss

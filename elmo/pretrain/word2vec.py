@@ -26,7 +26,7 @@ from rich.console import Console
 
 from elmo.common import checks
 from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, Positive, check_ranges
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore, build_store
@@ -152,13 +152,9 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
     for path in (out, about_it):
         if path.exists():
             raise InputError(f"{path}: exists already, and records may name it; remove it, or name another with --out")
-    try:
+    remedy = "in the checkout, pip install -e '.[word2vec]'"
+    with reworded(ImportError, lambda it: f"training word vectors needs {it.name}, which is not installed: {remedy}"):
         import gensim
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"training word vectors needs {error.name}, which is not installed: in the checkout, "
-            "pip install -e '.[word2vec]'"
-        ) from error
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{out.name}.", suffix=".partial", dir=out.parent) as work:
         # Held-out text depends on text and seed only, so it is the same as for a biLM of the same text and seed.

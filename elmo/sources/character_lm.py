@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common.device import upload
-from elmo.common.errors import InputError, excerpt
-from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
+from elmo.common.errors import InputError, excerpt, naming
+from elmo.common.tensor_files import check_finite_weights, check_tensors
 from elmo.download import path_or_published
 from elmo.published import CHARACTER_LMS
 from elmo.sources.torch_files import InertObject, read_torch_file

@@ -8,8 +8,8 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence
-from elmo.common.errors import InputError, excerpt
-from elmo.common.tensor_files import check_finite_weights, check_tensors, naming
+from elmo.common.errors import InputError, excerpt, naming
+from elmo.common.tensor_files import check_finite_weights, check_tensors
 from elmo.download import path_or_published
 from elmo.published import TRANSLATION_ENCODERS
 from elmo.sources.static import Static

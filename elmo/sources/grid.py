@@ -34,7 +34,7 @@ from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, ch
 from elmo.bilm.weight_files import Entry, find_weights, load_bilm, read_options, read_weights, save_weights
 from elmo.common.checks import Layers, Width, at_least, check_ranges, count, one_of, width
 from elmo.common.device import frozen_arithmetic, side_by_side, upload
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming, reworded
 
 BASE = 10_000.0  # of RoPE's wavelengths
 SHAPES = {"lstm": ("cell_dim",), "transformer": ("n_heads", "feedforward_dim")}  # options of each network
@@ -99,15 +99,14 @@ class GridOptions:
         objective, network = cell_of(content)
         if (objective, network) == cell_of({}):
             raise InputError(f"{where}: expected a language model of the grid, found a biLM; load_bilm reads biLMs")
-        try:
+        what = "not the options of a language model of the grid"
+        with naming(where, REMEDY), reworded((KeyError, TypeError, ValueError), lambda error: f"{what}: {error}"):
             shape = {key: value for key, value in content[network].items() if key != "objective"}
             encoder = encoder_options(content, shape.pop("dim"), where)
             wrong = [f"{key}={value!r}" for key, value in shape.items() if type(value) is not int]
             if wrong:
-                raise InputError(f"expected whole numbers under {network!r}, found {', '.join(wrong)}")
+                raise TypeError(f"expected whole numbers under {network!r}, found {', '.join(wrong)}")
             return cls(encoder, objective=objective, network=network, **shape)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{where}: not the options of a language model of the grid: {error}. {REMEDY}") from error
 
     def to_json(self) -> dict[str, Any]:
         """The content of options.json."""

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, ClassVar
 import torch
 from torch._utils import _rebuild_tensor, _rebuild_tensor_v2
 
-from elmo.common.errors import InputError
+from elmo.common.errors import reworded
 from elmo.common.files import UNREADABLE, require_file
 
 
@@ -87,9 +87,6 @@ def read_torch_file(path: Path) -> Any:  # noqa: ANN401 (whatever was saved)
     """
     require_file(path)
     content = io.BytesIO(path.read_bytes())  # unlike a file, makes no room for what a damaged length says
-    try:
+    expected = f"{path}: expected a file of torch.save, found another or a damaged one. Get it again"
+    with reworded(UNREADABLE, lambda _: expected):
         return torch.load(content, "cpu", pickle_module=_InertPickle("inert"), weights_only=False)
-    except UNREADABLE as error:
-        raise InputError(
-            f"{path}: expected a file of torch.save, found another or a damaged one. Get it again"
-        ) from error

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from elmo.bilm.model import weights_hash
 from elmo.bilm.sentences import Sentence, check_sentences
 from elmo.common import checks
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming, reworded
 from elmo.common.files import UNREADABLE, FileState, states_of
-from elmo.common.tensor_files import check_finite_weights, naming
+from elmo.common.tensor_files import check_finite_weights
 
 LAYER_VERSION = 2  # raised when equal weights and settings give other layers
 POOLINGS = ("first", "mean")
@@ -285,15 +285,11 @@ def files_of(model: str) -> list[Path]:
 
 def load_transformer(name: str) -> tuple[Any, Any]:
     """The model, without layers that only sentences need, and its tokeniser. Code in a model's folder is never run."""
-    try:
+    remedy = "in the checkout, pip install -e '.[transformer]'"
+    with reworded(ImportError, lambda it: f"a transformer needs {it.name}, which is not installed: {remedy}"):
         from huggingface_hub.errors import StrictDataclassError
         from transformers import AutoModel, AutoTokenizer
         from transformers.utils import logging
-    except ImportError as error:
-        raise InputError(
-            f"a transformer needs {error.name}, which is not installed: in the checkout, "
-            "pip install -e '.[transformer]'"
-        ) from error
     logging.disable_progress_bar()
     said = logging.get_verbosity()
     logging.set_verbosity_error()  # it lists weights that are not used, such as those of an output layer

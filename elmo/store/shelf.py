@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
 
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import expanded
 from elmo.common.progress import Reporter
 
@@ -87,13 +87,11 @@ class Shelf:
         self._bytes_read = 0  # of the index
         self._mapped: Rows = np.zeros((1, sum(widths)), PRECISIONS[precision])  # until others are taken
         self.row_bytes = self._mapped.nbytes
-        try:
+        remedy = "Name another store, for example with ELMO_STORE, or use none"
+        with reworded(OSError, lambda it: f"{folder}: cannot keep layers there: {it}. {remedy}", StoreUnusable):
             folder.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT if os.access(folder, os.W_OK) else os.O_RDONLY
             self._rows, self._index = (os.open(folder / name, flags, 0o666) for name in (ROWS, ENTRIES))
-        except OSError as error:
-            remedy = "Name another store, for example with ELMO_STORE, or use none"
-            raise StoreUnusable(f"{folder}: cannot keep layers there: {error}. {remedy}") from error
         with suppress(OSError):  # it is read-only
             os.utime(folder)  # `python -m elmo.store info` shows when it was last used
 
@@ -148,26 +146,24 @@ class Shelf:
             StoreFull: they do not fit, the disk cannot be written, or another process has been writing for too long.
         """
         content = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), self.row_bytes)
-        try:
-            with FileLock(self.path / LOCK, timeout=WAIT_SECONDS, poll_interval=0.02):
-                if len(rows) > self.room():
-                    raise StoreFull(
-                        f"{self.store}: the limit of {self.limit_bytes / 1e9:g} GB is reached. Raise limit_gb, or free "
-                        "some with python -m elmo.store prune"
-                    )
-                self._read_new_records()  # so that those below are not compared again
-                first, records = self._end(), b""
-                starts = starts_from(first, sentences)
-                for sentence, start in starts.items():
-                    checksum = zlib.crc32(content[start - first :][: len(sentence)].data)
-                    records += RECORD.pack(key_of(sentence), start, len(sentence), checksum)
-                _write(self._rows, content.reshape(-1).data, first * self.row_bytes)
-                _write(self._index, records, self._bytes_read)
-        except OSError as error:  # a time-out of the lock is one, too
-            raise StoreFull(
-                f"{self.path}: cannot write there: {error}. Free some space, end a process that is stopped with "
-                "Ctrl-Z, or name another store"
-            ) from error
+        remedy = "Free some space, end a process that is stopped with Ctrl-Z, or name another store"
+        with (  # a time-out of the lock is an OSError, too
+            reworded(OSError, lambda error: f"{self.path}: cannot write there: {error}. {remedy}", StoreFull),
+            FileLock(self.path / LOCK, timeout=WAIT_SECONDS, poll_interval=0.02),
+        ):
+            if len(rows) > self.room():
+                raise StoreFull(
+                    f"{self.store}: the limit of {self.limit_bytes / 1e9:g} GB is reached. Raise limit_gb, or free "
+                    "some with python -m elmo.store prune"
+                )
+            self._read_new_records()  # so that those below are not compared again
+            first, records = self._end(), b""
+            starts = starts_from(first, sentences)
+            for sentence, start in starts.items():
+                checksum = zlib.crc32(content[start - first :][: len(sentence)].data)
+                records += RECORD.pack(key_of(sentence), start, len(sentence), checksum)
+            _write(self._rows, content.reshape(-1).data, first * self.row_bytes)
+            _write(self._index, records, self._bytes_read)
         self._bytes_read += len(records)
         self.starts.update(starts)
 

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import parse_json, read_json, replacing, write_json
 from results.records.identity import Identity
 from results.records.metric import Grouping
@@ -24,7 +25,7 @@ SCHEMA = 1
 DIGITS = 3  # of confidences
 
 
-class ExamplesUnreadable(ValueError):  # noqa: N818 - reads as what it is
+class ExamplesUnreadable(InputError):  # noqa: N818 - reads as what it is
     """A file of one entry for each example that is incomplete, invalid, or of another run or test set."""
 
 
@@ -92,12 +93,12 @@ def read_examples(path: Path, fingerprint: str) -> list[Example] | None:
         ExamplesUnreadable: The file exists, but no run with this fingerprint wrote it.
     """
     remedy = "no interval is made from it; restore the file from a copy, or delete its folder and run again"
-    try:
-        content = read_json(path if path.exists() else path.with_suffix(""))  # runs of earlier versions: not compressed
-    except FileNotFoundError:
+    path = path if path.exists() else path.with_suffix("")  # of earlier versions: not compressed
+    if not path.exists():
         return None
-    except (OSError, ValueError) as error:  # cut short, or not UTF-8
-        raise ExamplesUnreadable(f"{path}: expected one whole JSON object, found: {error}; {remedy}") from error
+    cut = f"{path}: expected one whole JSON object, found"  # or not UTF-8
+    with reworded((OSError, ValueError), lambda error: f"{cut}: {error}; {remedy}", ExamplesUnreadable):
+        content = read_json(path)
     _check_fingerprint(path, content, fingerprint, remedy)
     scores = content.get("scores") if isinstance(content, dict) else None
     if not isinstance(scores, list) or not _are_examples(scores):
@@ -181,21 +182,19 @@ def read_confidences(path: Path, fingerprint: str) -> list[Confidence] | None:
 
 def _read_lines(kind: type[Line], path: Path, fingerprint: str) -> list[Line] | None:
     remedy = "restore the file from a copy, or delete its folder and run again"
-    try:
-        with gzip.open(path, "rb") as file:
-            lines = list(map(parse_json, file))
+    if not path.exists():
+        return None
+    damaged = OSError, EOFError, zlib.error, ValueError  # cut short, or not JSON
+    expected = f"{path}: expected {kind.__name__.lower()}s, a JSON object a line"
+    with (
+        reworded(damaged, lambda error: f"{expected}, found: {error}; {remedy}", ExamplesUnreadable),
+        gzip.open(path, "rb") as file,
+    ):
+        lines = list(map(parse_json, file))
         if not lines:
             raise ValueError("an empty file")
         _check_fingerprint(path, lines[0], fingerprint, remedy)
         return [decode(kind, line) for line in lines[1:]]
-    except FileNotFoundError:
-        return None
-    except ExamplesUnreadable:
-        raise
-    except (OSError, EOFError, zlib.error, ValueError) as error:  # cut short, or not JSON
-        raise ExamplesUnreadable(
-            f"{path}: expected {kind.__name__.lower()}s, a JSON object a line, found: {error}; {remedy}"
-        ) from error
 
 
 FOLDER = "test_sets"
@@ -260,14 +259,13 @@ def read_groups(path: Path) -> KnownExamples:
     Raises:
         ExamplesUnreadable: It is no such file; the message says why and what to do.
     """
-    try:
+    expected = f"{path}: expected kinds of test examples, found"
+    with reworded((OSError, ValueError), lambda error: f"{expected}: {error}. Delete the file", ExamplesUnreadable):
         known: KnownExamples = decode(KnownExamples, read_json(path))
         for name, grouping in known.groups.items():
             if len(grouping.of) != len(known.ids):
                 raise ValueError(f"groups.{name}.of: expected {len(known.ids)} numbers, found {len(grouping.of)}")
-    except (OSError, ValueError) as error:
-        raise ExamplesUnreadable(f"{path}: expected kinds of test examples, found: {error}. Delete the file") from error
-    return known
+        return known
 
 
 def reads_otherwise(identity: Identity) -> bool:

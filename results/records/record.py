@@ -21,6 +21,7 @@ from functools import cache, cached_property
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import read_json, write_json
 from results.records.environment import Environment
 from results.records.identity import FOLD, Identity, Parts, differences, fingerprint, flattened, looked_up
@@ -36,11 +37,11 @@ _OTHER_WEIGHTS = (
 )
 
 
-class RecordConflict(RuntimeError):  # noqa: N818 - reads as what it is
+class RecordConflict(InputError):  # noqa: N818 - reads as what it is
     """A finished run of the same identity was made under other settings."""
 
 
-class RecordUnreadable(ValueError):  # noqa: N818
+class RecordUnreadable(InputError):  # noqa: N818
     """A record that is incomplete, invalid, or from another version of the suite."""
 
     def __init__(self, reason: str) -> None:
@@ -351,18 +352,15 @@ def read_record(path: Path) -> RunRecord:
         OSError: The file cannot be opened.
     """
     remedy = "Restore the file from a copy, or delete its folder and run again"
-    try:
+    cut = f"{path}: expected one whole JSON object, found"  # or not UTF-8
+    with reworded(ValueError, lambda error: f"{cut}: {error}. {remedy}", RecordUnreadable):
         content = read_json(path)
-    except ValueError as error:  # cut short, or not UTF-8
-        raise RecordUnreadable(f"{path}: expected one whole JSON object, found: {error}. {remedy}") from error
     schema = content.get("schema") if isinstance(content, dict) else None
     if isinstance(schema, int) and schema != SCHEMA:
         remedy = "Update the suite to read it" if schema > SCHEMA else "Delete its folder and run again"
         raise RecordUnreadable(f"{path}: expected record schema {SCHEMA}, found {schema}. {remedy}")
-    try:
+    with reworded(ValueError, lambda error: f"{path}: not a run record: {error}. {remedy}", RecordUnreadable):
         record: RunRecord = decode(RunRecord, content)
-    except ValueError as error:
-        raise RecordUnreadable(f"{path}: not a run record: {error}. {remedy}") from error
     written = content.get("fingerprint") if isinstance(content, dict) else None
     if written != record.fingerprint:
         raise RecordUnreadable(

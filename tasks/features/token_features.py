@@ -24,7 +24,7 @@ from elmo.bilm.sentences import padded
 from elmo.bilm.weight_files import find_weights, read_options
 from elmo.common import checks
 from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, Share, check_tree
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 from elmo.common.files import FileState, expanded, hashes_of
 from elmo.common.progress import Reporter
 from elmo.download import obtain
@@ -320,12 +320,9 @@ class SourceConfig(FrozenConfig):
         target = str(self.source["_target_"])
         kind = cast(Callable[..., object], checks.importable("features.frozen", target))
         arguments = {name: value for name, value in self.source.items() if name != "_target_"}
-        try:
+        expected = "features.frozen: expected a class that accepts these settings"
+        with reworded(TypeError, lambda error: f"{expected}, found {target}: {error}"):
             inspect.signature(kind).bind(**arguments)
-        except TypeError as error:
-            raise InputError(
-                f"features.frozen: expected a class that accepts these settings, found {target}: {error}"
-            ) from error
         return require_source(kind(**arguments), f"features.frozen: {target}")
 
     def vector_names(self) -> list[str]:

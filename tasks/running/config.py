@@ -18,7 +18,7 @@ from yaml import YAMLError
 from elmo.common import checks
 from elmo.common.checks import check_tree
 from elmo.common.config_errors import CONFIG_ERRORS
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 from elmo.common.files import CONF, expanded
 from results.experiments import NOT_RECORDED
 from results.records.identity import (
@@ -199,11 +199,8 @@ def typed_folds(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 @contextmanager
 def _composing(overrides: Sequence[str], config_dir: Path | None) -> Iterator[None]:
     """Finds configs of a user's folder in the block, and explains errors of Hydra."""
-    with with_configs_of(config_dir):
-        try:
-            yield
-        except CONFIG_ERRORS as error:
-            raise InputError(explain(error, typed=overrides)) from error
+    with with_configs_of(config_dir), reworded(CONFIG_ERRORS, lambda error: explain(error, typed=overrides)):
+        yield
 
 
 def run_config(tree: DictConfig) -> Run:
@@ -237,11 +234,9 @@ def recorded_config(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> 
     The variant is in the run's record; computing it again would need the YAML files of the run. The caller chooses the
     task's class: the tree may come from an untrusted file, which must not choose what is imported.
     """
-    try:
+    with reworded(OmegaConfBaseException, explain):
         tree = _without_unused(OmegaConf.merge(_schema(RunSchema), dict(resolved)))  # type: ignore[arg-type]
         return _parsed(tree, task)
-    except OmegaConfBaseException as error:
-        raise InputError(explain(error)) from error
 
 
 def task_named(name: str, config_dir: Path | None = None) -> type[Task[Any, Any]]:
@@ -273,10 +268,8 @@ def known_sources(config_dir: Path | None) -> set[str]:
 
 
 def _read_yaml(file: Traversable, config_dir: Path | None) -> DictConfig:
-    try:
+    with reworded(YAMLError, lambda error: f"--config-dir {config_dir}: {explain(error)}"):
         return OmegaConf.create(file.read_text("utf-8"))  # type: ignore[return-value]
-    except YAMLError as error:
-        raise InputError(f"--config-dir {config_dir}: {explain(error)}") from error
 
 
 def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
@@ -344,12 +337,9 @@ def _variant(resolved: Mapping[str, Any], task: str, data: str) -> dict[str, Any
 def _plain_settings(task: str, features: str, data: str) -> dict[str, Any]:
     """The settings, by dotted key, of the run for which only these names are typed."""
     quoted = data.replace("'", r"\'")
-    try:
+    wrong = "no such config; `name` in a YAML or a task's class must be its file's name"
+    with reworded(MissingConfigException, lambda error: f"{error.missing_cfg_file}: {wrong}"):
         plain = compose_config([f"task={task}", f"features={features}", f"data='{quoted}'"])
-    except MissingConfigException as error:
-        raise InputError(
-            f"{error.missing_cfg_file}: no such config; `name` in a YAML or a task's class must be its file's name"
-        ) from error
     return _flat(_resolved(_without_unused(plain), anywhere=True))
 
 
@@ -456,7 +446,5 @@ def _schema(kind: type) -> DictConfig:
 
 def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 (an instance of `kind`)
     """Converts the values to a dataclass; unknown keys and wrong types are errors."""
-    try:
+    with reworded(OmegaConfBaseException, lambda error: explain(error, where)):
         return OmegaConf.to_object(OmegaConf.unsafe_merge(_schema(kind).copy(), dict(values)))
-    except OmegaConfBaseException as error:
-        raise InputError(explain(error, where)) from error

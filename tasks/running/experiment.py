@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from elmo.common.device import forget_peak, own_device, peak_mb
-from elmo.common.errors import InputError, excerpt, interrupts_kept
+from elmo.common.errors import InputError, excerpt, interrupts_kept, reworded
 from elmo.common.files import plain_json
 from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
@@ -314,10 +314,8 @@ class _Execution:
         """The examples of a split, and notes about them."""
         task = self.run.task
         loaded = self.run.source.load(task, split)
-        try:  # before training: a record can have no other values
-            facts = plain_json({**loaded.counts, **task.notes(loaded.examples)})
-        except TypeError as error:
-            raise InputError(f"counts() and notes() of task={task.name}: {error}") from error
+        with reworded(TypeError, lambda error: f"counts() and notes() of task={task.name}: {error}"):
+            facts = plain_json({**loaded.counts, **task.notes(loaded.examples)})  # as the record will have them
         shared, looks = look_at(task, split, loaded.examples, self.earlier)
         warnings = [*loaded.warnings, *(looks if self.run.limit is None else ())]  # a limit is for quick tests
         self.data[split] = {**facts, **shared, "warnings": warnings}

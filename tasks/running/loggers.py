@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elmo.common.errors import InputError, interrupts_kept
+from elmo.common.errors import interrupts_kept, reworded
 from elmo.common.progress import Reporter
 from tasks.running.config import Run
 from tasks.running.schema import LoggerConfig
@@ -60,12 +60,9 @@ class _OnTensorboard:
     """
 
     def __init__(self, run: Run) -> None:
-        try:
+        remedy = "in the checkout, pip install -e '.[tensorboard]'"
+        with reworded(ImportError, lambda error: f"TensorBoard is not installed ({error}): {remedy}"):
             from torch.utils.tensorboard import SummaryWriter  # imported only when used: it takes seconds
-        except ImportError as error:
-            raise InputError(
-                f"TensorBoard is not installed ({error}): in the checkout, pip install -e '.[tensorboard]'"
-            ) from error
         folder = run.path.parent.relative_to(run.runs_dir)
         self._writer = SummaryWriter(str(run.runs_dir / TENSORBOARD_FOLDER / folder))
         self._text("settings", run.resolved)

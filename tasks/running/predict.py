@@ -15,12 +15,12 @@ import torch
 
 from elmo.common import checks
 from elmo.common.device import choose_device, is_out_of_memory
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, naming
 from elmo.common.files import STYLES, print_lines, raw_rows, sha256_of
 from elmo.common.progress import Reporter
-from elmo.common.tensor_files import naming, read_tensors, write_tensors
+from elmo.common.tensor_files import read_tensors, write_tensors
 from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
-from results.records.record import RecordUnreadable, read_record
+from results.records.record import read_record
 from tasks.bag_of_words import BagOfWords
 from tasks.command_line import INPUT_KINDS
 from tasks.data.text import fields_of_line, json_object, raw_items
@@ -87,10 +87,7 @@ def check_recorded(path: Path) -> None:
     beside = path.with_name(RECORD_NAME)
     if not beside.is_file():
         raise InputError(f"{path}: expected the run's {beside.name} next to it, found none. Copy the whole folder")
-    try:
-        record = read_record(beside)
-    except RecordUnreadable as error:
-        raise InputError(str(error)) from error
+    record = read_record(beside)
     if (digest := sha256_of(path)) != record.model:
         kept = f"sha256 {record.model[:12]}" if record.model else "none"
         raise InputError(

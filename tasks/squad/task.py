@@ -13,7 +13,8 @@ import re
 import string
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from elmo.common import checks
 from elmo.common.checks import AtLeastOne, Dropout, Fraction, Width
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 from results.records.metric import Grouping, mean_of
 from tasks.data.text import Tokens, raw_text, tokens_of
 from tasks.metrics import Scores, add_units
@@ -135,7 +136,8 @@ def read_squad(path: Path, split: Split, reader: SquadReader, answered: bool = T
         is_training_file = path.name.startswith("train")
         if is_training_file != (reader.select_on == "train_articles"):
             return []
-    content = _checked(partial(_File.model_validate_json, path.read_bytes().removeprefix(BOM_UTF8)), str(path))
+    with _named(path):
+        content = _File.model_validate_json(path.read_bytes().removeprefix(BOM_UTF8))
     return _examples(content.data, str(path), split, reader, answered)
 
 
@@ -147,18 +149,20 @@ def read_rows(rows: Sequence[Mapping[str, Any]], split: Split, reader: SquadRead
         pairs = zip(answers.get("text", ()), answers.get("answer_start", ()), strict=True)
         question = {**row, "answers": [{"text": text, "answer_start": start} for text, start in pairs]}
         articles.append({**row, "paragraphs": [{**row, "qas": [question]}]})
-    return _examples(_checked(partial(_File.model_validate, {"data": articles}), split).data, split, split, reader)
+    with _named(split):
+        content = _File.model_validate({"data": articles})
+    return _examples(content.data, split, split, reader)
 
 
-def _checked(read: Callable[[], _File], where: str) -> _File:
-    try:
-        return read()
-    except ValidationError as error:
+def _named(where: object) -> AbstractContextManager[None]:
+    """Names what is read if it is not as in SQuAD 1.1."""
+
+    def say(error: ValidationError) -> str:
         first = error.errors(include_input=False, include_url=False)[0]
         problem = " ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-        raise InputError(
-            f"{where}: expected JSON as in SQuAD 1.1, found {problem}. Is it a file of this task?"
-        ) from error
+        return f"{where}: expected JSON as in SQuAD 1.1, found {problem}. Is it a file of this task?"
+
+    return reworded(ValidationError, say)
 
 
 def _examples(

@@ -19,7 +19,6 @@ from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError, ending_with_reader, interrupts_kept, shortened
 from elmo.common.files import CONF
 from elmo.common.processes import end_with_parent
-from results.records.record import RecordConflict, RecordUnreadable
 from tasks.command_line import add_config_dir
 from tasks.running.config import run_config
 from tasks.running.experiment import Ended, run
@@ -30,7 +29,7 @@ from tasks.sweeps.sweeper import SuiteSweeper
 from tasks.training.trainer import NonFiniteLoss, OutOfMemory
 
 # Errors with a message that is meant for the user.
-EXPLAINED = (InputError, RecordConflict, RecordUnreadable, NonFiniteLoss, OutOfMemory, OSError)
+EXPLAINED = (InputError, NonFiniteLoss, OutOfMemory, OSError)
 sweeper.register()
 
 _said: set[str] = set()  # why runs of this command failed, as printed by this process

@@ -30,7 +30,7 @@ from elmo.common.files import duration, expanded, print_lines
 from elmo.common.progress import Reporter, print_line
 from results.experiments import NOT_RECORDED, load_experiment
 from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
-from results.records.record import RecordConflict, RecordUnreadable, read_record
+from results.records.record import RecordUnreadable, read_record
 from tasks.running.config import Run
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice
@@ -288,7 +288,7 @@ def nothing_left(sweep: Composed) -> bool:
     runs = sweep.runs.values()
     if sweep.refused or not all(run.path.exists() for run in runs):
         return False
-    with suppress(InputError, RecordConflict, RecordUnreadable, OSError):
+    with suppress(InputError, OSError):
         return all(replace(run).done() == "skip" and not run.left_behind for run in runs)  # a copy: it holds data
     return False
 

@@ -22,9 +22,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from elmo.common import checks
 from elmo.common.checks import AtLeastOne, AtLeastZero, Fraction, NotNegative, Positive, check_ranges
 from elmo.common.device import is_out_of_memory
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, naming
 from elmo.common.progress import Reporter
-from elmo.common.tensor_files import check_tensors, naming, read_tensors, write_tensors
+from elmo.common.tensor_files import check_tensors, read_tensors, write_tensors
 from tasks.bag_of_words import BagOfWords
 from tasks.features.token_features import TokenFeatures, TunedGroup
 from tasks.features.words import LocatedText

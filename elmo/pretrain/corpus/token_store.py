@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, at_least, check_ranges, one_of
-from elmo.common.errors import InputError
+from elmo.common.errors import InputError, reworded
 from elmo.common.files import plain_json, read_own_json, require_same, sha256_of, write_json
 from elmo.common.processes import ahead, available_cores, end_with_parent, locked
 from elmo.common.progress import Meter, print_line
@@ -367,16 +367,14 @@ def make_shards(settings: CorpusSettings, folder: Path, meter: Meter) -> list[Pa
     blocks = 1 + 4 * sum(text.size for text in settings.texts) // settings.block_bytes  # or fewer: files may be packed
     workers = min(settings.workers or available_cores(), blocks)
     context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
-    try:
-        # One worker is a thread: no process need be started, and errors are easy to debug.
-        with ThreadPoolExecutor(1) if workers == 1 else ProcessPoolExecutor(workers, context, end_with_parent) as pool:
-            for cost, tokens in ahead(pool, make, jobs(), 2 * workers):
-                meter.advance(cost, tokens)
-    except BrokenProcessPool as error:
-        raise InputError(
-            "A worker process was killed (out of memory?). Run the command again, with fewer workers if memory was "
-            "short."
-        ) from error
+    killed = (
+        "A worker process was killed (out of memory?). Run the command again, with fewer workers if memory was short."
+    )
+    # One worker is a thread: no process need be started, and errors are easy to debug.
+    pool = ThreadPoolExecutor(1) if workers == 1 else ProcessPoolExecutor(workers, context, end_with_parent)
+    with reworded(BrokenProcessPool, lambda _: killed), pool:
+        for cost, tokens in ahead(pool, make, jobs(), 2 * workers):
+            meter.advance(cost, tokens)
     return shards
 
 
