@@ -101,11 +101,11 @@ VECTORS: dict[str, PublishedVectors] = {
     "glove/840B.300d": PublishedVectors(GLOVE_840B, "glove.840B.300d.txt", 300),
 }
 
+# The files behind each name.
 PUBLISHED: dict[str, tuple[PublishedFile, ...]] = {
     **(BILMS | CHARACTER_LMS | TRANSLATION_ENCODERS),
     **{name: (vectors.archive,) for name, vectors in VECTORS.items()},
 }
-"""The files behind each name."""
 
 
 def shipped_names() -> list[str]:

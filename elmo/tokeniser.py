@@ -23,11 +23,11 @@ from typing import Final, Literal, get_args
 
 Tokenise = Literal["ptb", "whitespace"]
 
+# Increased whenever the same text would give other tokens, so that results of different rules are never mixed.
 TOKENISER_VERSION: Final = 1
-"""Increased whenever the same text would give other tokens, so that results of different rules are never mixed."""
 
+# Longer words are cut here. The character encoder reads only 48 bytes, so it loses nothing.
 MAX_WORD_BYTES: Final = 64
-"""Longer words are cut here. The character encoder reads only 48 bytes, so it loses nothing."""
 
 Tokens = list[str]
 

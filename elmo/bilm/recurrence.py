@@ -15,8 +15,8 @@ from torch import Tensor
 
 from elmo.bilm.fast import pointwise
 
+# Bounds of the cell and of the projected state, None for no bound; no gradient passes where one was reached.
 Clips = tuple[float | None, float | None]
-"""Bounds of the cell and of the projected state, None for no bound; no gradient passes where one was reached."""
 
 
 def in_parallel(x: Tensor, weight: Tensor, bias: Tensor, projection: Tensor, clips: Clips = (None, None)) -> Tensor:

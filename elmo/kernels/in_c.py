@@ -35,11 +35,11 @@ from elmo.common.int8 import LEVELS, NOT_NEGATIVE, in_steps
 
 _float, _long, _pointer = ctypes.c_float, ctypes.c_long, ctypes.c_void_p
 
+# Bounds of the cell and of the projected state, None for no bound.
 Clips = tuple[float | None, float | None]
-"""Bounds of the cell and of the projected state, None for no bound."""
 
+# The tensors that a recurrence keeps for its backward pass: those that steps take over, and others.
 Saved = tuple[Tensor, Tensor]
-"""The tensors that a recurrence keeps for its backward pass: those that steps take over, and others."""
 
 
 class PackedSteps(Protocol):

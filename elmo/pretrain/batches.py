@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from elmo.bilm.sentences import PADDING, character_ids
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START, UNKNOWN, Sentences, TokenStore, offsets_of
 
+# Target of a position without a token.
 IGNORED = -1
-"""Target of a position without a token."""
 MASK, NOTHING = -1, -2  # read instead of a word: the mask, padding
 MASKED, REPLACED = 0.8, 0.1  # shares of the chosen words
 MASKED_STRIDE = 7  # every seventh word of a sentence is masked when it is measured, about as many as in training
@@ -33,8 +33,8 @@ MASKED_STRIDE = 7  # every seventh word of a sentence is masked when it is measu
 GROUPS = (6, 8, 10, 12, 16, 24)
 
 Array = NDArray[np.int64]
+# (words, longest spelling) of each group of a batch's words, the longest words first.
 Groups = tuple[tuple[int, int], ...]
-"""(words, longest spelling) of each group of a batch's words, the longest words first."""
 
 
 @dataclass(frozen=True)

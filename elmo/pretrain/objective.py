@@ -29,9 +29,9 @@ from elmo.pretrain.language_model import LanguageModel
 
 TOKENS_AT_ONCE = 16_384  # when text is measured
 
+# Measured values of a text: the objective's columns, then tokens (predictions of each column), unknown_rate (share of
+# words that were <UNK>) and vocabulary (words in the softmax).
 Measured = dict[str, float]
-"""Measured values of a text: the objective's columns, then tokens (predictions of each column), unknown_rate (share
-of words that were <UNK>) and vocabulary (words in the softmax)."""
 
 
 class Objective(ABC):

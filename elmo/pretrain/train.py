@@ -149,11 +149,11 @@ def require_finite(values: Mapping[str, float | torch.Tensor | None]) -> None:
             )
 
 
+# A line of the learning curve: step, tokens (words and ends of sentences read), seconds of training over all
+# resumptions, loss (the mean since the previous line, in nats; with sampled negatives it is below a full softmax's),
+# learning_rate, tokens_per_second (since the previous line), and the objective's columns on held-out text, None if not
+# measured at this step.
 CurveRow = Mapping[str, Any]
-"""A line of the learning curve: step, tokens (words and ends of sentences read), seconds of training over all
-resumptions, loss (the mean since the previous line, in nats; with sampled negatives it is below a full softmax's),
-learning_rate, tokens_per_second (since the previous line), and the objective's columns on held-out text, None if not
-measured at this step."""
 
 
 @dataclass

@@ -137,8 +137,8 @@ def encoder_options(content: Mapping[str, Any], dim: int, where: str = "options"
     return BilmOptions.from_json({**without, "lstm": {"dim": 1, "projection_dim": dim}}, where)
 
 
+# (sentences, positions) of each group of consecutive rows; sentences of a group are equally long.
 Shapes = Sequence[tuple[int, int]]
-"""(sentences, positions) of each group of consecutive rows; sentences of a group are equally long."""
 
 
 class TransformerBlock(nn.Module):

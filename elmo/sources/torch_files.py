@@ -34,6 +34,7 @@ def _bytes(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+# The result of a call of a function or class by its name in a pickle; any other call returns an `InertObject`.
 _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
@@ -42,7 +43,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "collections.defaultdict": lambda *_: {},
     "_codecs.encode": _bytes,
 }
-"""The result of a call of a function or class by its name in a pickle; any other call returns an `InertObject`."""
 
 
 class _Reader(_Unpickler):

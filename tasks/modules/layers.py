@@ -22,8 +22,8 @@ from elmo.bilm.fast import kernel_module, pointwise
 from tasks.modules import recurrence_in_torch
 from tasks.modules.recurrence_in_torch import Packing
 
+# A module or an object with `forward` and `backward` of `recurrence_in_torch`.
 Loops: TypeAlias = Any
-"""A module or an object with `forward` and `backward` of `recurrence_in_torch`."""
 
 
 def loops_for(x: Tensor) -> Loops:

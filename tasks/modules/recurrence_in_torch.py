@@ -16,8 +16,8 @@ from torch import Tensor
 
 from elmo.common.device import upload
 
+# The tensors that `backward` reads of `forward`: those that steps take over, and `kept`.
 Saved = tuple[Tensor, Tensor]
-"""The tensors that `backward` reads of `forward`: those that steps take over, and `kept`."""
 
 
 @dataclass(frozen=True)
