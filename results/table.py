@@ -41,11 +41,10 @@ from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
 from results.report.board import filled, with_bundles
 from results.tables.fill import fill_all
-from results.tables.methods import methods_of
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
 from results.tables.sheet import note_line, sections_of, sheets_of
-from results.tables.writers import LAYOUTS, MACHINE_FORMATS, write_sheets
+from results.tables.writers import LAYOUTS, MACHINE_FORMATS, methods_of, write_sheets
 
 FORMATS = {**MACHINE_FORMATS, "methods": methods_of}
 

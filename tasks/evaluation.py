@@ -10,10 +10,9 @@ from results.experiments import Experiment, ExperimentRow, runs_of_cells
 from results.records.collect import collect
 from results.records.record import RunRecord
 from results.tables.fill import fill
-from results.tables.methods import methods_of
 from results.tables.rows import Table
 from results.tables.sheet import note_line, sections_of, sheets_of
-from results.tables.writers import MACHINE_FORMATS, as_tex, as_text
+from results.tables.writers import MACHINE_FORMATS, as_tex, as_text, methods_of
 from tasks.running.config import typed_folds
 from tasks.running.experiment import run
 
