@@ -22,8 +22,8 @@ from elmo.common.device import choose_device
 from elmo.pretrain.batches import Spelling, Text, texts_of_store
 from elmo.pretrain.corpus.token_store import SPECIALS, Sentences, TokenStore
 from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.run import RunFolder, train
 from elmo.pretrain.settings import Budget, Settings, Training
-from elmo.pretrain.train import RunFolder, train
 
 WORDS = 100_000
 LINE_EVERY = 10  # steps between lines of the curve

@@ -21,7 +21,7 @@ from elmo.embed.one_file import EmbedSettings, read_lines
 from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
 from elmo.pretrain.corpus.text import find_sources, read_blocks
 from elmo.pretrain.corpus.token_store import TokenStore
-from elmo.pretrain.train import Position, RunFolder
+from elmo.pretrain.run import Position, RunFolder
 from elmo.published import PublishedFile, PublishedVectors
 from elmo.sources.character_lm import read_pair
 from elmo.sources.cove import Cove

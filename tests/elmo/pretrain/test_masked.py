@@ -10,7 +10,7 @@ from elmo import load_lm
 from elmo.common.errors import InputError
 from elmo.pretrain import objective as objective_module
 from elmo.pretrain import perplexity as command
-from elmo.pretrain import train as train_module
+from elmo.pretrain import run as train_module
 from elmo.pretrain.batches import MaskedBatches, text_of_words
 from elmo.pretrain.corpus.token_store import END, SPECIALS, START
 from elmo.pretrain.export import Output, export, load_model

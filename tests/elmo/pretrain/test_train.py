@@ -18,9 +18,8 @@ from elmo.pretrain import run
 from elmo.pretrain.batches import texts_of_store
 from elmo.pretrain.corpus.token_store import TokenStore
 from elmo.pretrain.language_model import LanguageModel
-from elmo.pretrain.run import pretrain
+from elmo.pretrain.run import Position, RunFolder, learning_rate, pretrain, train
 from elmo.pretrain.settings import Budget, Model, Settings, Training
-from elmo.pretrain.train import Position, RunFolder, learning_rate, train
 from tests.elmo.common.waiting import wait_for
 from tests.elmo.pretrain.run_files import card_of, checkpoint_of, curve_of, summary_of
 from tests.elmo.pretrain.training_text import QUIET, TINY, chinese, settings, write
