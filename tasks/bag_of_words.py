@@ -42,6 +42,16 @@ def of_token(words: Sentence, place: int) -> list[str]:
     return [word.lower(), f"form: {form}", f"end: {word[-3:].lower()}", f"before: {before}", f"after: {after}"]
 
 
+def _pipeline(vocabulary: Sequence[str] | None = None, **settings: float) -> Any:  # noqa: ANN401 (it has no types)
+    """The weights of grams, then the regression."""
+    from sklearn.feature_extraction.text import TfidfVectorizer  # imported here: slow to import
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    vectors = TfidfVectorizer(analyzer=list, sublinear_tf=True, vocabulary=vocabulary)
+    return make_pipeline(vectors, LogisticRegression(**settings))
+
+
 class BagOfWords(Head):
     """TF-IDF of words and pairs of words, and a logistic regression; for tags, of each token and its neighbours.
 
@@ -67,9 +77,6 @@ class BagOfWords(Head):
 
     def fit(self, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, float]:
         """Fits to the training examples; dev, whose scores it returns, chooses the penalty."""
-        from sklearn.feature_extraction.text import TfidfVectorizer  # imported here: slow to import
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
         from threadpoolctl import threadpool_limits
 
         items = [item for example in train for item in self._items(self._task.texts(example))]
@@ -80,8 +87,7 @@ class BagOfWords(Head):
         kept: Any = None
         self.labels = labels
         for strength in STRENGTHS:
-            classifier = LogisticRegression(C=strength, max_iter=ITERATIONS, tol=TOLERANCE)
-            self._model = make_pipeline(TfidfVectorizer(analyzer=list, sublinear_tf=True), classifier)
+            self._model = _pipeline(C=strength, max_iter=ITERATIONS, tol=TOLERANCE)
             with threadpool_limits(torch.get_num_threads()):  # waiting threads slow each other down
                 self._model.fit(items, numbers)
             values = self._task.score(dev, self._predicted(list(map(self._task.texts, dev)))).values
@@ -103,15 +109,11 @@ class BagOfWords(Head):
 
     def _restored(self) -> Any:  # noqa: ANN401 (scikit-learn has no types)
         """The fitted model, made from the buffers."""
-        from sklearn.feature_extraction.text import TfidfVectorizer  # imported here: slow to import
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-
-        vectors = TfidfVectorizer(analyzer=list, sublinear_tf=True, vocabulary=self.grams)
-        classifier = LogisticRegression()
+        model = _pipeline(self.grams)
+        vectors, classifier = (step for _, step in model.steps)
         classifier.coef_, classifier.intercept_, vectors.idf_ = (buffer.cpu().numpy() for buffer in self.buffers())
         classifier.classes_ = np.arange(len(self.labels))
-        return make_pipeline(vectors, classifier)
+        return model
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """Zero: nothing is trained by gradients."""
