@@ -94,10 +94,7 @@ TRANSLATION_ENCODERS: dict[str, tuple[PublishedFile, ...]] = {
 }
 
 VECTORS: dict[str, PublishedVectors] = {
-    "glove/6B.50d": PublishedVectors(GLOVE_6B, "glove.6B.50d.txt", 50),
-    "glove/6B.100d": PublishedVectors(GLOVE_6B, "glove.6B.100d.txt", 100),
-    "glove/6B.200d": PublishedVectors(GLOVE_6B, "glove.6B.200d.txt", 200),
-    "glove/6B.300d": PublishedVectors(GLOVE_6B, "glove.6B.300d.txt", 300),
+    **{f"glove/6B.{dim}d": PublishedVectors(GLOVE_6B, f"glove.6B.{dim}d.txt", dim) for dim in (50, 100, 200, 300)},
     "glove/840B.300d": PublishedVectors(GLOVE_840B, "glove.840B.300d.txt", 300),
 }
 
@@ -111,11 +108,6 @@ PUBLISHED: dict[str, tuple[PublishedFile, ...]] = {
 def shipped_names() -> list[str]:
     """The names of the biLMs that come with this package."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/options.json"))
-
-
-def shipped_folder(name: str) -> Path:
-    """The folder of a biLM that comes with this package."""
-    return SHIPPED / name
 
 
 def weights_choices() -> str:

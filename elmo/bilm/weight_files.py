@@ -33,7 +33,7 @@ from elmo.common.files import expanded, replacing
 from elmo.common.int8 import in_steps
 from elmo.common.tensor_files import check_finite_weights
 from elmo.download import obtain
-from elmo.published import BILMS, shipped_folder, shipped_names
+from elmo.published import BILMS, SHIPPED, shipped_names
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SAFETENSORS_SUFFIX = ".safetensors"
@@ -154,7 +154,7 @@ def find_weights(weights: Path | str) -> Path:
                 f"shipped: {', '.join(shipped) or 'none'}; downloaded on demand: {', '.join(BILMS)}; "
                 "python -m elmo.pretrain trains others, with other objectives and networks, too"
             )
-        path = shipped_folder(name) if name in shipped else obtain(name)
+        path = SHIPPED / name if name in shipped else obtain(name)
     if path.is_dir():
         candidates = sorted(item for item in path.iterdir() if item.suffix in WEIGHTS_SUFFIXES and item.is_file())
         # The folder may also contain embeddings in HDF5.

@@ -75,7 +75,12 @@ class GridOptions:
         if self.exported:
             count(self.n_layers + 1, f"{self.network}.exported", self.exported, least=2)
         if self.network == "transformer":
-            check_heads(f"{self.network}.dim", self.encoder.projection_dim, self.n_heads)
+            width_of_heads, dim = 2 * self.n_heads, self.encoder.projection_dim
+            if dim % width_of_heads:
+                raise InputError(
+                    f"transformer.dim: expected a multiple of 2 x n_heads ({width_of_heads}), since positions rotate "
+                    f"pairs of values of each head, found {dim}"
+                )
 
     @property
     def dim(self) -> int:
@@ -120,15 +125,6 @@ class GridOptions:
     def canonical(self) -> str:
         """A normal form: equal options give equal strings, however their file was written."""
         return json.dumps(self.to_json(), sort_keys=True)
-
-
-def check_heads(key: str, dim: int, n_heads: int) -> None:
-    """Raises an InputError unless a width is a multiple of the heads; `key` is where the user sets it."""
-    if dim % (2 * n_heads):
-        raise InputError(
-            f"{key}: expected a multiple of 2 x n_heads ({2 * n_heads}), since positions rotate pairs of values of "
-            f"each head, found {dim}"
-        )
 
 
 def encoder_options(content: Mapping[str, Any], dim: int, where: str = "options") -> BilmOptions:
