@@ -74,9 +74,7 @@ BILMS: dict[str, tuple[PublishedFile, PublishedFile]] = {
     "allennlp/small": _bilm("2x1024_128_2048cnn_1xhighway", 54_402_456),
     "allennlp/medium": _bilm("2x2048_256_2048cnn_1xhighway"),
     "allennlp/original": _bilm(
-        "2x4096_512_2048cnn_2xhighway",
-        374_434_792,
-        "a6b92b9ccbb13fe489faacd2221c795d4bebe84b75f8aded9d85ea464fa5c994",
+        "2x4096_512_2048cnn_2xhighway", 374_434_792, "a6b92b9ccbb13fe489faacd2221c795d4bebe84b75f8aded9d85ea464fa5c994"
     ),
     "allennlp/original-5.5b": _bilm("2x4096_512_2048cnn_2xhighway_5.5B"),
 }
@@ -90,7 +88,7 @@ CHARACTER_LMS: dict[str, tuple[PublishedFile, ...]] = {
 }
 
 TRANSLATION_ENCODERS: dict[str, tuple[PublishedFile, ...]] = {
-    "cove/wmt-lstm": (PublishedFile("wmtlstm-8f474287.pth", COVE),),
+    "cove/wmt-lstm": (PublishedFile("wmtlstm-8f474287.pth", COVE),)
 }
 
 VECTORS: dict[str, PublishedVectors] = {

@@ -37,9 +37,7 @@ def shortened(message: str) -> str:
 
 @contextmanager
 def reworded(
-    kinds: type[Exception] | tuple[type[Exception], ...],
-    say: Callable[[Any], str],
-    kind: type[Exception] = InputError,
+    kinds: type[Exception] | tuple[type[Exception], ...], say: Callable[[Any], str], kind: type[Exception] = InputError
 ) -> Iterator[None]:
     """Raises an InputError, or an error of another kind, for one of the block; one of that kind already passes.
 

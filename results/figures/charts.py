@@ -403,9 +403,7 @@ def mixes(group: Group) -> dict[str, tuple[list[list[float]], float]]:
 
 
 def layer_map(
-    groups: Sequence[tuple[str, Group]],
-    name: str = "layer-weights",
-    title: str = "Figure 2: weights of the layers",
+    groups: Sequence[tuple[str, Group]], name: str = "layer-weights", title: str = "Figure 2: weights of the layers"
 ) -> drawing.Figure | None:
     """The weight of each layer and gamma at each place, the paper's Figure 2; None without learned mixes.
 

@@ -28,14 +28,7 @@ from results.figures.drawing import Figure, standalone_svg
 from results.figures.errors_removed import arm_gains
 from results.records.printing import write
 from results.report.page import PageInfo, one_page, parts_of
-from results.report.parts import (
-    blocks_of,
-    is_shown,
-    layers_of_tasks,
-    main_figures,
-    paper_tables,
-    table_efficiencies,
-)
+from results.report.parts import blocks_of, is_shown, layers_of_tasks, main_figures, paper_tables, table_efficiencies
 from results.report.site import write_site
 from results.tables.fill import fill_all
 from results.tables.rows import Table

@@ -11,15 +11,7 @@ from itertools import chain
 
 from results import names
 from results.audit import REMEDY, unlike_metrics
-from results.experiments import (
-    NAMED,
-    NOT_RECORDED,
-    Cell,
-    Experiment,
-    ExperimentRow,
-    runs_of_cells,
-    values_of,
-)
+from results.experiments import NAMED, NOT_RECORDED, Cell, Experiment, ExperimentRow, runs_of_cells, values_of
 from results.records.collect import Collection, Finding, RecordFile, ScoredRun, all_folds, join_folds
 from results.records.example_scores import Example, ExamplesUnreadable
 from results.records.identity import (
@@ -162,8 +154,7 @@ def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment
     """The experiment whose rows and arms are those of the records."""
     used = {arm for row_runs in runs for arm in row_runs.records} | set(selection.compared)
     arms = sorted(
-        used,
-        key=lambda arm: (names.sort_key(arm, selection.compared)[0], names.sort_key(arm, names.load_names().arms)),
+        used, key=lambda arm: (names.sort_key(arm, selection.compared)[0], names.sort_key(arm, names.load_names().arms))
     )
     full_size = any(row_runs.row.data != MINI for row_runs in runs)
     return Experiment(
@@ -236,10 +227,7 @@ def arm_settings(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _placed(
-    record: RunRecord,
-    compared: Sequence[str],
-    wanted: Mapping[str, Mapping[str, str]],
-    defaults: Set[tuple[str, str]],
+    record: RunRecord, compared: Sequence[str], wanted: Mapping[str, Mapping[str, str]], defaults: Set[tuple[str, str]]
 ) -> tuple[str, dict[str, str]]:
     """The arm and the settings of a run: without those that are wanted of its arm, and with what it has instead.
 
