@@ -16,23 +16,10 @@ from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import read_toml
 from results.report.parts import Chapter, blocks_of, load_texts, table_efficiencies
+from results.tables import sheet as cells
 from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
 from results.tables.rows import MINI, Group, Row, Table, arm_titles
-from results.tables.sheet import (
-    EMPTY,
-    Column,
-    Sheet,
-    arms_note,
-    gain_columns,
-    gains_sheet,
-    marks_in,
-    metric_column,
-    note_line,
-    score_columns,
-    sheet_of,
-    sheets_of,
-    shown_score,
-)
+from results.tables.sheet import Column, Sheet
 from results.tables.writers import as_text, markdown_table
 
 PUBLISHED = Path("results", "published")
@@ -48,12 +35,12 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     """
     summary = fill_all(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
     demo = fill_all(collection, Selection(data=[MINI]))
-    shown = sheets_of(demo)
+    shown = cells.sheets_of(demo)
     text, figures = tables_page(collection, summary, root / PUBLISHED)
     blocks = {
         "figure": f"{_shown(figures, MAIN_FIGURE)}\n{summary.experiment.note}\n".strip() + "\n",
         "table1": readme_table(summary),
-        "demo": f"```\n{as_text(shown, [('Notes', [note_line(demo, shown)])])}```\n",
+        "demo": f"```\n{as_text(shown, [('Notes', [cells.note_line(demo, shown)])])}```\n",
     }
     old: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
     return {
@@ -141,8 +128,8 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
         if figure := errors_removed(noted.rows, table.compared, table.main_arms):
             show([figure])
         if noted.rows:
-            sheet = gains_sheet(table, noted.rows, "", default_pair(), wide=True)
-            line = note_line(noted, [sheet], f"`python -m results.table --published {options}`")
+            sheet = cells.gains_sheet(table, noted.rows, "", default_pair(), wide=True)
+            line = cells.note_line(noted, [sheet], f"`python -m results.table --published {options}`")
             blocks.extend([markdown_table(sheet), without_markup(line)])
             blocks.extend([texts.rerun] * (texts.rerun not in blocks))
             blocks.append(rerun_block(noted.rows))
@@ -177,8 +164,8 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
             blocks.append(markdown_table(sheet))
     if others:
         arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in others)]
-        sheet = gains_sheet(table, others, "", arms, wide=True, dev=True)
-        blocks += [*_heading(texts.settings), markdown_table(sheet), "; ".join(marks_in(table, [sheet]))]
+        sheet = cells.gains_sheet(table, others, "", arms, wide=True, dev=True)
+        blocks += [*_heading(texts.settings), markdown_table(sheet), "; ".join(cells.marks_in(table, [sheet]))]
         blocks.append(rerun_block(others))
     charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
     for kind, heading in {"curves": texts.curves, "layers": texts.layers}.items():  # the report has the other charts
@@ -192,12 +179,12 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
 def readme_table(table: Table) -> str:
     """README's first table: one line for each task at full size. The mini data have a table in the demo section."""
     rows = [row for row in table.rows if row.data != MINI]
-    sheet = gains_sheet(table, rows, "", table.compared, wide=False)
+    sheet = cells.gains_sheet(table, rows, "", table.compared, wide=False)
     name, *others = sheet.columns
-    lines = [f"{text[0].upper()}{text[1:]}." for text in arms_note(table.main_arms, rows)]
+    lines = [f"{text[0].upper()}{text[1:]}." for text in cells.arms_note(table.main_arms, rows)]
     how = "[how they are computed and what the marks mean](results/reading.md#intervals)"
     note = " ".join([f"Mean±std (seeds), and 95 % intervals: {how}.", *lines])
-    shown = markdown_table(replace(sheet, columns=[name, metric_column(rows), *others]))
+    shown = markdown_table(replace(sheet, columns=[name, cells.metric_column(rows), *others]))
     return "\n\n".join(filter(None, [shown, note, table.experiment.note])) + "\n"
 
 
@@ -215,25 +202,29 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
         return ShownChapter(chapter.title, chapter.text, "", chapter.command, blocks=[content], missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
-    cells = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]
+    groups = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]
     runs = "" if experiment.published_only else typed_sweep(experiment, [])
-    empty = sum(group is None for group in cells)
+    empty = sum(group is None for group in groups)
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:
         shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
-    (sheet,) = sheets_of(table, wide=True)
+    (sheet,) = cells.sheets_of(table, wide=True)
     findings = [finding for finding in table.findings if finding.kind not in ("empty", "seeds")]
     option = f"`python -m results.table --published --experiment {experiment.name} --notes`"
-    blocks = [markdown_table(sheet), experiment.note, note_line(replace(table, findings=findings), [sheet], option)]
+    blocks = [
+        markdown_table(sheet),
+        experiment.note,
+        cells.note_line(replace(table, findings=findings), [sheet], option),
+    ]
     return ShownChapter(
         title=experiment.title,
         text=chapter.text,
         runs=runs,
         shows=shows,
-        filled=f"{len(cells) - empty} of {len(cells)}",
+        filled=f"{len(groups) - empty} of {len(groups)}",
         figures=_figures(chapter.figure, table),
         blocks=[experiment.note] if chapter.figure == "layers" else blocks,  # scores say nothing about weights
-        missing=f"{empty} of {len(cells)} cells are empty: `{runs}` fills them." if empty and runs else "",
+        missing=f"{empty} of {len(groups)} cells are empty: `{runs}` fills them." if empty and runs else "",
     )
 
 
@@ -270,8 +261,8 @@ def _without_baselines(rows: Sequence[Row]) -> list[Row]:
 
 def _without_runs_of(rows: Sequence[Row], collection: Collection, experiments: Sequence[str]) -> list[Row]:
     """The rows that have runs of their own, which none of these experiments shows."""
-    cells = [cell for name in experiments for cell in load_experiment(name).cells]
-    shown = {item.record.identity.title for item in only_cells(collection, cells).files}
+    chosen = [cell for name in experiments for cell in load_experiment(name).cells]
+    shown = {item.record.identity.title for item in only_cells(collection, chosen).files}
     return [row for row in rows if any(run.identity.title not in shown for group in _groups(row) for run in group.runs)]
 
 
@@ -285,13 +276,13 @@ def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[s
     """These arms, and the gain of one over another for each of the pairs, in rows that have more than the usual two."""
     further = set(arms) - set(default_pair())
     rows = [row for row in table.rows if any(group.features in further for group in row.groups)]
-    columns: list[Column] = [("task", "l", [row.title for row in rows]), metric_column(rows)]
-    columns += score_columns(table, rows, arms)
+    columns: list[Column] = [("task", "l", [row.title for row in rows]), cells.metric_column(rows)]
+    columns += cells.score_columns(table, rows, arms)
     for first, second in pairs:
         titles = arm_titles([first, second], [group for row in rows for group in row.groups])
         header = f"{titles[second]} over {titles[first]}"
-        columns += gain_columns([row.comparing(first, second) for row in rows], header)
-    return sheet_of("", columns)
+        columns += cells.gain_columns([row.comparing(first, second) for row in rows], header)
+    return cells.sheet_of("", columns)
 
 
 def speed_sheet(rows: Sequence[Row]) -> Sheet:
@@ -299,7 +290,7 @@ def speed_sheet(rows: Sequence[Row]) -> Sheet:
     by_row = {row.title: of_row for row in rows if (of_row := speeds(row))}
     before = [statistics.fmean(speed.best for speed in of_row) for of_row in by_row.values()]
     after = [statistics.fmean(speed.reached for speed in of_row) for of_row in by_row.values()]
-    never = [str(sum(speed.censored for speed in of_row) or EMPTY) for of_row in by_row.values()]
+    never = [str(sum(speed.censored for speed in of_row) or cells.EMPTY) for of_row in by_row.values()]
     first, second = arm_titles(default_pair(), [group for row in rows for group in row.groups]).values()
     columns: list[Column] = [
         ("task", "l", list(by_row)),
@@ -309,7 +300,7 @@ def speed_sheet(rows: Sequence[Row]) -> Sheet:
         ("pairs of runs", "l", [str(len(of_row)) for of_row in by_row.values()]),
         ("never as good (last epoch counts)", "l", never),
     ]
-    return sheet_of("", columns)
+    return cells.sheet_of("", columns)
 
 
 def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
@@ -325,9 +316,11 @@ def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
     ]
     for arm in table.arms:
         groups = [(row.group(arm), name) for row, name in lines]
-        scores = [shown_score(of_arm, of_arm.scores_by("test", name) if of_arm else []) for of_arm, name in groups]
+        scores = [
+            cells.shown_score(of_arm, of_arm.scores_by("test", name) if of_arm else []) for of_arm, name in groups
+        ]
         columns.append((titles[arm], "l", scores))
-    return sheet_of("", columns)
+    return cells.sheet_of("", columns)
 
 
 def rerun_block(rows: Sequence[Row]) -> str:
@@ -367,14 +360,15 @@ def anchors_sheet(others: Others) -> Sheet:
     systems, names = others.system, load_names().tasks
     columns: list[Column] = [("", "l", [system.name for system in systems])]
     columns += [
-        (names[task].title, "l", [system.scores.get(task, EMPTY) for system in systems]) for task in load_paper().tasks
+        (names[task].title, "l", [system.scores.get(task, cells.EMPTY) for system in systems])
+        for task in load_paper().tasks
     ]
-    return sheet_of("", [*columns, ("source", "l", [system.source for system in systems])])
+    return cells.sheet_of("", [*columns, ("source", "l", [system.source for system in systems])])
 
 
 def costs_sheet(others: Others) -> Sheet:
     """The costs, ours and published."""
     keys = {"name": "", "parameters": "parameters", "text": "text", "read": "read in all passes"}
     keys |= {"time": "time", "source": "source"}
-    columns = [(title, "l", [cost.get(key, EMPTY) for cost in others.cost]) for key, title in keys.items()]
-    return sheet_of("", columns)
+    columns = [(title, "l", [cost.get(key, cells.EMPTY) for cost in others.cost]) for key, title in keys.items()]
+    return cells.sheet_of("", columns)

@@ -134,7 +134,14 @@ def write_predictions(path: Path, fingerprint: str, predictions: Iterable[Mappin
         predictions: The fields of `Prediction`. Numbers and arrays of numpy and torch are written as plain ones, any
             other value that JSON does not have as text.
     """
-    _write_lines(path, fingerprint, predictions)
+
+    def plain_or_text(value: Any) -> object:  # noqa: ANN401
+        return value.tolist() if hasattr(value, "tolist") else str(value)
+
+    content = chain([{"schema": SCHEMA, "fingerprint": fingerprint}], predictions)
+    text = "".join(json.dumps(line, default=plain_or_text) + "\n" for line in content)
+    with replacing(path) as partial:
+        partial.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def write_confidences(path: Path, fingerprint: str, judged: Mapping[str, Sequence[Sequence[Sequence[float]]]]) -> None:
@@ -145,21 +152,11 @@ def write_confidences(path: Path, fingerprint: str, judged: Mapping[str, Sequenc
         fingerprint: The run's, which shows that both files belong together.
         judged: Split -> for each example, the probability of each part of its prediction and whether it is right.
     """
-    lines = (
+    lines = (  # written as predictions are
         {"split": split, "examples": [[[round(share, DIGITS), int(right)] for share, right in row] for row in examples]}
         for split, examples in judged.items()
     )
-    _write_lines(path, fingerprint, lines)
-
-
-def _write_lines(path: Path, fingerprint: str, lines: Iterable[Mapping[str, Any]]) -> None:
-    def plain_or_text(value: Any) -> object:  # noqa: ANN401
-        return value.tolist() if hasattr(value, "tolist") else str(value)
-
-    content = chain([{"schema": SCHEMA, "fingerprint": fingerprint}], lines)
-    text = "".join(json.dumps(line, default=plain_or_text) + "\n" for line in content)
-    with replacing(path) as partial:
-        partial.write_bytes(gzip.compress(text.encode(), mtime=0))
+    write_predictions(path, fingerprint, lines)
 
 
 def read_predictions(path: Path, fingerprint: str) -> list[Prediction] | None:
