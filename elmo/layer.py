@@ -57,8 +57,7 @@ class ScalarMix(nn.Module):
         """The share of each layer, summing to one."""
         if self.scalars is None:
             return [float(j == self.chosen) for j in range(self.n_layers)]
-        shares: list[float] = torch.softmax(self.scalars.detach(), dim=0).tolist()
-        return shares
+        return torch.softmax(self.scalars.detach(), dim=0).tolist()
 
     def penalty(self) -> Tensor:
         """l2 * sum(s^2) over the raw weights alone: gamma is never penalised."""

@@ -97,8 +97,7 @@ def static_vectors(name: str) -> tuple[list[str], Floats]:
 
 def _unit(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: Floats = vectors / np.maximum(lengths, 1e-12)
-    return unit
+    return vectors / np.maximum(lengths, 1e-12)
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -97,8 +97,7 @@ class Classification(Task[LabelledExample, Settings]):
 
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> LabelledExample:
         """A text without a label: `text` or `tokens`."""
-        example: LabelledExample = self.example_type(name, raw_words(fields).words)
-        return example
+        return self.example_type(name, raw_words(fields).words)
 
     def probability_labels(self) -> Sequence[str]:
         """The labels."""
@@ -179,8 +178,7 @@ class Tagging(Task[TaggedExample, Settings]):
     def from_raw(self, name: str, fields: Mapping[str, Any]) -> TaggedExample:
         """A sentence: `text` or `tokens`."""
         tokens = raw_words(fields)
-        example: TaggedExample = self.example_type(name, tokens.words, offsets=tokens.offsets)
-        return example
+        return self.example_type(name, tokens.words, offsets=tokens.offsets)
 
     def prediction_fields(self, example: TaggedExample, prediction: Sequence[str]) -> dict[str, Any]:
         """The words with their IOB2 tags, and the spans."""

@@ -102,15 +102,13 @@ class BiLstmCrf(Head):
         """The scores of the tags for the CRF, (batch, tokens, tags)."""
         x = self.input_dropout(features.input)
         encoded = self.encoder(x, features.lengths, features.hidden)  # (batch, tokens, 2 * hidden)
-        emissions: Tensor = self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
-        return emissions
+        return self.projection(torch.cat([self.dropout(encoded), features.output], dim=-1))
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The negative log-likelihood of the gold tags, summed over the batch as AllenNLP does."""
         (tokens,) = features
         emissions = self._emissions(tokens).float()
-        loss: Tensor = -self.crf.log_likelihood(emissions, batch.targets["tags"], tokens.mask).sum().float()
-        return loss
+        return -self.crf.log_likelihood(emissions, batch.targets["tags"], tokens.mask).sum().float()
 
     def decode(self, features: Sequence[FeatureBatch], batch: Batch) -> list[list[str]]:
         """The best valid BIOES tags of each sentence."""

@@ -133,8 +133,7 @@ class DeepSrl(Head):
         words = torch.arange(features.mask.shape[1], device=features.mask.device)
         flags = self.flags((words == batch.targets["predicate"].unsqueeze(1)).long())  # (batch, tokens, flag_dim)
         encoded = self.encoder(torch.cat([features.input, flags], dim=-1), features.lengths)
-        emissions: Tensor = self.projection(torch.cat([encoded, features.output], dim=-1))
-        return emissions
+        return self.projection(torch.cat([encoded, features.output], dim=-1))
 
     def loss(self, features: Sequence[FeatureBatch], batch: Batch) -> Tensor:
         """The cross-entropy of the gold tags: mean over words, then mean over examples, as AllenNLP does."""

@@ -83,8 +83,7 @@ class CharacterEncoder(nn.Module):
         levels = LEVELS if self.options.activation == "tanh" else NOT_NEGATIVE
         for highway in self.highways:
             x = highway(x, levels if self.int8 else None)
-        projected: Tensor = self.projection(x)  # (words, projection_dim)
-        return projected
+        return self.projection(x)  # (words, projection_dim)
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """The vectors of distinct words, (words, projection_dim).

@@ -34,8 +34,7 @@ def compiled(*tensors: Tensor) -> CompiledBilm | None:
     if any(tensor.device.type != "cpu" or tensor.dtype != torch.float32 for tensor in tensors):
         return None
     in_c = kernel_module("in_c")
-    functions: CompiledBilm | None = None if in_c is None else in_c.bilm()
-    return functions
+    return None if in_c is None else in_c.bilm()
 
 
 def pointwise(device: torch.device) -> ModuleType:

@@ -30,8 +30,7 @@ def in_parallel(x: Tensor, weight: Tensor, bias: Tensor, projection: Tensor, cli
         projection: (directions, projection_dim, cell_dim).
         clips: bounds.
     """
-    outputs: Tensor = _InParallel.apply(x, weight, bias, projection, clips)  # type: ignore[no-untyped-call]
-    return outputs
+    return _InParallel.apply(x, weight, bias, projection, clips)  # type: ignore[no-untyped-call]
 
 
 class _InParallel(torch.autograd.Function):

@@ -148,8 +148,7 @@ class TokenBatch:
 def rounded(lengths: Array) -> Array:
     """Lengths rounded up to multiples of four, longer ones by about a sixteenth, so that little is padding."""
     unit: Array = np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(lengths, 1)) - 4).clip(min=0).astype(np.int64))
-    whole: Array = -(-lengths // unit) * unit
-    return whole
+    return -(-lengths // unit) * unit
 
 
 class Batches(ABC):

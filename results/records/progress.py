@@ -113,12 +113,11 @@ def is_locked(path: Path) -> bool:
 def read_lock(path: Path) -> Owner | None:
     """The owner in a lock file, or None if there is no file; an unreadable file has an unknown owner."""
     try:
-        owner: Owner = decode(Owner, read_json(path))
+        return decode(Owner, read_json(path))
     except FileNotFoundError:
         return None
     except (ValueError, OSError):  # it may be in the middle of a rewrite
         return Owner("unknown", 0, since="unknown")
-    return owner
 
 
 @dataclass(frozen=True)

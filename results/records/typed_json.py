@@ -28,10 +28,9 @@ def decode(kind: type[_Content], value: object) -> _Content:
         ValueError: The value does not fit; the message says where, what was expected and what was found.
     """
     try:
-        decoded: _Content = _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # a type is hashable
+        return _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # a type is hashable
     except ValidationError as error:
         raise ValueError(_first_problem(error)) from error
-    return decoded
 
 
 def read_toml(kind: type[_Content], name: str) -> _Content:

@@ -485,8 +485,7 @@ def _counts(group: Group, metric: Metric, size: int) -> np.ndarray | None:
 
 def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
     """The scores of summed counts, (..., counts) -> (...)."""
-    scores: np.ndarray = metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
-    return scores
+    return metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
 
 
 def unit_numbers(examples: Sequence[Example], unit: str) -> list[float] | None:

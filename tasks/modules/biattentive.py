@@ -53,7 +53,7 @@ class Maxout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The units' values: (batch, input_dim) -> (batch, output_dim)."""
-        return self.linear(x).unflatten(-1, (-1, self.pool)).amax(dim=-1)  # type: ignore[no-any-return]
+        return self.linear(x).unflatten(-1, (-1, self.pool)).amax(dim=-1)
 
 
 def attend_to_self(x: Tensor, mask: Tensor) -> Tensor:
@@ -99,8 +99,7 @@ class BiattentiveClassifier(Classifier):
         attended = attend_to_self(encoded, mask)
         integrated = self.integrator(torch.cat([encoded, encoded - attended, encoded * attended], dim=-1), lengths)
         pooled = self.pool(torch.cat([integrated, text.output], dim=-1), mask)
-        scores: Tensor = self.classifier(pooled)
-        return scores
+        return self.classifier(pooled)
 
     def pool(self, x: Tensor, mask: Tensor) -> Tensor:
         """Maximum, minimum, mean and self-attentive mean: (batch, tokens, dim) -> (batch, 4 * dim)."""

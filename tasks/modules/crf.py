@@ -202,8 +202,7 @@ class ConstrainedCrf(CRF):  # type: ignore[misc]
             mask: true for tokens; every sentence has at least one, and they come first.
         """
         weights = self.transitions, self.start_transitions, self.end_transitions
-        likelihood_of_tags: Tensor = LogLikelihood.apply(emissions, *weights, tags.masked_fill(~mask, 0), mask)  # type: ignore[no-untyped-call]
-        return likelihood_of_tags
+        return LogLikelihood.apply(emissions, *weights, tags.masked_fill(~mask, 0), mask)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:

@@ -350,8 +350,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.device.type != "cpu":
         return a @ b
-    multiplied: Tensor = _Product.apply(a, b)  # type: ignore[no-untyped-call]
-    return multiplied
+    return _Product.apply(a, b)  # type: ignore[no-untyped-call]
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:

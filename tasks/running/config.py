@@ -395,7 +395,7 @@ def _chosen_data(tree: DictConfig) -> DictConfig:
     """The dataset, from its own file or from the task's `datasets`."""
     name = tree.data.name
     if tree.dataset_file or tree.data.splits or tree.data.hub:
-        return tree.data  # type: ignore[no-any-return]
+        return tree.data
     if name not in tree.datasets:
         raise InputError(f"data={name}: this task has no such dataset, only {', '.join(tree.datasets)}")
     for key, value in vars(DataConfig(name=name)).items():
@@ -441,7 +441,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 @cache  # building it takes longer than all else that a check does
 def _schema(kind: type) -> DictConfig:
     """The keys, types and defaults of a dataclass, for OmegaConf; not to be changed."""
-    return OmegaConf.structured(kind)  # type: ignore[no-any-return]
+    return OmegaConf.structured(kind)
 
 
 def _checked(kind: type, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 (an instance of `kind`)
