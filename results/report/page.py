@@ -21,20 +21,10 @@ from results.figures.errors_removed import arm_gains
 from results.records.collect import PUBLISHED, Finding, RecordFile
 from results.records.record import RunRecord
 from results.report.parts import CHARTS, Chapter, TaskBlock, layer_experiments, load_texts, table_efficiencies
+from results.tables import sheet as cells
 from results.tables.fill import commands_of, commit_of, typed_sweep
 from results.tables.rows import Group, Row, Table, arm_titles, as_stem, verdict
-from results.tables.sheet import (
-    KINDS,
-    SCORES,
-    Sheet,
-    explanations,
-    gain_columns,
-    marks_in,
-    paper_columns,
-    score_columns,
-    sheet_of,
-    sheets_of,
-)
+from results.tables.sheet import Sheet
 from results.tables.writers import html_table
 
 STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
@@ -277,17 +267,17 @@ def _scores(part: Part, summary: Table, tasks: Tasks, about: PageInfo) -> list[P
             table = f'<p><a href="{more[0].key}.html">On a page of its own</a></p>'
         load = f' data-load="{more[0].key}.html"' if more else ""
         content += f"<details{load}><summary>{others}</summary>{table}</details>"
-    notes = "".join(f"<li>{escape(line)}</li>" for line in explanations(summary))
+    notes = "".join(f"<li>{escape(line)}</li>" for line in cells.explanations(summary))
     content += f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
     return [replace(part, content=content + about.downloads("scores")), *more] if rows else []
 
 
 def _score_table(summary: Table, rows: Sequence[Row], tasks: Tasks, about: PageInfo, title: str, key: str) -> str:
     """The table of these rows, each with a link to its charts; columns without any content are left out."""
-    scores = score_columns(summary, rows, summary.arms)
-    paper = paper_columns(summary, rows, summary.compared, wide=False)
+    scores = cells.score_columns(summary, rows, summary.arms)
+    paper = cells.paper_columns(summary, rows, summary.compared, wide=False)
     titles = [row.title for row in rows]
-    sheet = sheet_of(title, [("task", "l", titles), *scores[:2], *gain_columns(rows), *paper, *scores[2:]])
+    sheet = cells.sheet_of(title, [("task", "l", titles), *scores[:2], *cells.gain_columns(rows), *paper, *scores[2:]])
     lines = []
     for number, row in enumerate(rows):
         anchors = {block.panel.label: anchor for anchor, block in tasks[row.task].items() if block.panel.key == row.key}
@@ -298,7 +288,7 @@ def _score_table(summary: Table, rows: Sequence[Row], tasks: Tasks, about: PageI
         words = f"{row.title}, {row.metric_title()}", f"{row.data} {row.task} {row.label}"
         hit = about.hit(f"{key}-{number}", *words) if key != "scores" else ""  # the pages of tasks have these rows, too
         lines.append((f"{hit} {_words(row)}", name, _details(row, summary, about)))
-    marks = "".join(f"<li>{escape(mark)}</li>" for mark in marks_in(summary, [sheet]))
+    marks = "".join(f"<li>{escape(mark)}</li>" for mark in cells.marks_in(summary, [sheet]))
     return html_table(sheet, "Other settings" if key == "other" else "Scores", lines) + (
         f'<ul class="notes">{marks}</ul>' if marks else ""
     )
@@ -321,9 +311,9 @@ def _details(row: Row, summary: Table, about: PageInfo) -> str:
     lines = ""
     for group in row.groups:
         of_seed = {record.identity.seed: record for record in group.records}
-        cells = "".join(f"<td>{_seed(of_seed.get(seed), group, about)}</td>" for seed in seeds)
+        scores = "".join(f"<td>{_seed(of_seed.get(seed), group, about)}</td>" for seed in seeds)
         name = escape(names.arm_title(group.features, group.records[0]))
-        lines += f'<tr><th scope="row">{name}</th>{cells}</tr>'
+        lines += f'<tr><th scope="row">{name}</th>{scores}</tr>'
     against = "; ".join(
         f"{names.arm_title(group.features, group.records[0])} {of_arm}"
         for group in map(row.group, row.compared)
@@ -399,7 +389,7 @@ def _failures(failed: Sequence[RecordFile]) -> str:
 def _findings(findings: Sequence[Finding]) -> str:
     """Other faults and gaps, by kind; failed runs are shown as cards."""
     shown = ""
-    for kind, (title, _, _) in KINDS.items():
+    for kind, (title, _, _) in cells.KINDS.items():
         of_kind = [finding for finding in findings if finding.kind == kind != "failed"]
         items = "".join(f"<li{' class=wrong' if f.wrong else ''}>{escape(f.text)}</li>" for f in of_kind)
         shown += f'<h3>{title}</h3><ul class="findings">{items}</ul>' if items else ""
@@ -446,16 +436,18 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
     """A table of the paper with its figure, the figure of all layers, or a text with a table; empty without runs."""
     about_it = f"<p>{plain(chapter.text)}</p>" if chapter.text else ""
     if table:
-        (sheet,) = sheets_of(table, wide=True)
+        (sheet,) = cells.sheets_of(table, wide=True)
         key, title = as_stem(sweep_name(table.experiment.name)), table.experiment.title
-        items = "".join(f"<li>{escape(line)}</li>" for line in [*marks_in(table, [sheet]), *explanations(table)])
+        items = "".join(
+            f"<li>{escape(line)}</li>" for line in [*cells.marks_in(table, [sheet]), *cells.explanations(table)]
+        )
         notes = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
         figures = list(filter(None, [arm_gains(table)]))
         if chapter.figure == "efficiency" and about.site:  # the one page has these with their tasks
             looks = arms_of({arm: names.arm_title(arm) for arm in table.arms})
             drawn = [sample_efficiency(sizes, looks) for sizes in table_efficiencies(table)]
             figures += [replace(figure, caption=f"{figure.title}. {figure.caption}") for figure in drawn]
-        content = about_it + _figures(figures) + _plain_table(sheet, SCORES, key, title, about)
+        content = about_it + _figures(figures) + _plain_table(sheet, cells.SCORES, key, title, about)
         content += about.downloads(key, compared=True) + _command(table.experiment) + notes
         return Part(key, title, content, TABLES, table)
     if layers and chapter.figure == "layers":
@@ -465,8 +457,8 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
     if not chapter.file or PUBLISHED not in about.folders or not path.is_file():
         return Part("", "", "")
     lines, below = path.read_text(encoding="utf-8").replace("**", "").replace("`", "").split("\n\n", 1)
-    head, _, *cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines.split("\n"))
-    sheet = Sheet(chapter.title, [(header or "by", "l", column) for header, *column in zip(head, *cells, strict=True)])
+    head, _, *body = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines.split("\n"))
+    sheet = Sheet(chapter.title, [(header or "by", "l", column) for header, *column in zip(head, *body, strict=True)])
     shown = _plain_table(sheet, "as its command prints it", path.stem, chapter.title, about) + about.downloads(
         path.stem
     )
