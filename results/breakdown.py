@@ -3,7 +3,7 @@
 Shows where a gain comes from: the scores of the two compared arms on each kind of test examples, such as short and long
 ones, with the gain and its 95 % interval. Both arms are scored on the examples of each kind alone, as if the test set
 had no others. Each task defines its kinds; runs write their labels to RUNS_DIR/test_sets. For runs without labels, see
-`python -m tasks.groups --help`.
+`python -m tasks.groups --help`. Further test sets that all runs were scored on are shown, too.
 
 Examples:
   python -m results.breakdown                          your own runs, in results/runs
@@ -21,7 +21,8 @@ from pathlib import Path
 from elmo.common.errors import command_parser, exit_status
 from results.names import metric_of
 from results.records.collect import RecordFile
-from results.records.example_scores import ExamplesUnreadable, groups_above, reads_otherwise
+from results.records.example_scores import Example, ExamplesUnreadable, groups_above, read_examples, reads_otherwise
+from results.records.identity import also_name
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable, write
 from results.tables.fill import fill_all
@@ -31,6 +32,7 @@ from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, s
 from results.tables.writers import LAYOUTS, write_sheets
 
 FEWEST = 4  # kinds with fewer test examples are left out
+FURTHER = "further test set"
 MANY = (
     "of twenty intervals without any true gain, one is expected to exclude zero: a single row is a hint, no finding",
     f"kinds with fewer than {FEWEST} test examples are left out",
@@ -40,12 +42,16 @@ _NO_SCORES = "the runs have no score for each test example (examples.json.gz), s
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of test examples: the distinction, its label, how many there are, and both arms scored on them."""
+    """A kind of test examples: the distinction, its label, how many there are, and both arms scored on them.
+
+    `chosen` has their numbers in the test set; empty for a further test set.
+    """
 
     by: str
     label: str
     examples: int
     row: Row
+    chosen: Sequence[int] = ()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,8 +134,8 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     metric = metric_of(pair[0].records[0], runs[0][0]) if pair and runs else None
     if pair is None or metric is None or not all(_gives(metric, group, len(runs[0])) for group in pair):
         return [], _NO_SCORES
-    groupings = _groupings(pair[0], len(runs[0]), paths)
-    if not groupings:
+    groupings, further = _groupings(pair[0], len(runs[0]), paths), _further(row, pair, metric, paths)
+    if not (groupings or further):
         what = f"task={row.task} data={row.data} data_dir=DIR runs_dir=RUNS_DIR"
         return [], f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
     single = min(len(group.records) for group in pair) == 1
@@ -142,13 +148,29 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
                 lent = [replace(lender, group=_only(lender.group, chosen, metric)) for lender in lenders]
                 groups = [_only(group, chosen, metric) for group in pair]
                 of_kind = replace(row, groups=groups, others=(), paper=None, lenders=lent)
-                kinds.append(Kind(name.replace("_", " "), label, len(chosen), of_kind))
+                kinds.append(Kind(name.replace("_", " "), label, len(chosen), of_kind, chosen))
     counts = Counter(kind.by for kind in kinds)
-    if several := [kind for kind in kinds if counts[kind.by] > 1]:
+    if several := [*further, *(kind for kind in kinds if counts[kind.by] > 1)]:
         return several, ""
     only = "; ".join(f"{kind.by}: {kind.label}" for kind in kinds)
     kinds_of_row = f"only one kind of test examples ({only})" if only else "no kind of test examples"
     return [], f"nothing to compare: {kinds_of_row} has {FEWEST} of them or more"
+
+
+def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> list[Kind]:
+    """Both arms on the further test sets that all their runs have scores of."""
+    kinds, runs = (
+        [],
+        [[(run, paths[run.fingerprint]) for run in group.records if run.fingerprint in paths] for group in pair],
+    )
+    for name in sorted(set.intersection(*(set(run.also) for of_arm in runs for run, _ in of_arm))) if all(runs) else ():
+        groups = []
+        for group, of_arm in zip(pair, runs, strict=True):
+            read = [read_examples(path.with_name(also_name(name)), run.fingerprint) or [] for run, path in of_arm]
+            groups.append(scored(group, read, metric))
+        if (count := len(groups[0].examples[0] or ())) and all(_gives(metric, group, count) for group in groups):
+            kinds.append(Kind(FURTHER, name, count, replace(row, groups=groups, others=(), paper=None, lenders=())))
+    return kinds
 
 
 def _gives(metric: Metric, group: Group, count: int) -> bool:
@@ -188,12 +210,21 @@ def _joined(first: Mapping[str, Grouping], second: Mapping[str, Grouping]) -> di
 
 def _only(group: Group, chosen: Sequence[int], metric: Metric) -> Group:
     """The group as if its test set had only these examples; each has the number of its unit, where that is known."""
-    records, runs = [], []
-    for record, run in zip(group.records, group.examples, strict=True):
+    runs = []
+    for run in group.examples:
         assert run is not None  # see `_gives`
         numbers = unit_numbers(run, metric.unit)
         runs.append([{**run[i], metric.unit: numbers[i]} if numbers else run[i] for i in chosen])
-        records.append(replace(record, scores={"test": {group.metric: metric.of_examples(runs[-1]) or 0.0}}))
+    return scored(group, runs, metric)
+
+
+def scored(group: Group, runs: Sequence[Sequence[Example]], metric: Metric, name: str = "") -> Group:
+    """The group as if its runs had these test examples; with a name, the metric is also declared as its main one."""
+    records = []
+    for record, run in zip(group.records, runs, strict=True):
+        declared = {"metric": name, "metrics": {**record.metrics, name: metric}} if name else {}
+        scores = {"test": {name or record.metric: metric.of_examples(run) or 0.0}}
+        records.append(replace(record, scores=scores, **declared))
     return Group(group.features, group.settings, records, runs)
 
 

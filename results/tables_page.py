@@ -42,7 +42,10 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
         "table1": readme_table(summary),
         "demo": f"```\n{as_text(shown, [('Notes', [cells.note_line(demo, shown)])])}```\n",
     }
-    old: dict[Path, str | None] = {PUBLISHED / path.name: None for path in (root / PUBLISHED).glob("*.svg")}
+    drawn = [
+        path for path in (root / PUBLISHED).glob("*.svg") if not path.with_suffix(".md").exists()
+    ]  # not a command's
+    old: dict[Path, str | None] = {PUBLISHED / path.name: None for path in drawn}
     return {
         **old,
         **{PUBLISHED / name: svg for figure in figures for name, svg in published_files(figure).items()},
@@ -199,7 +202,9 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
     if not chapter.experiment:
         content = (read_if_there(published / chapter.file) or "").strip()
         missing = "" if content else f"```sh\n{chapter.command}\n```"
-        return ShownChapter(chapter.title, chapter.text, "", chapter.command, blocks=[content], missing=missing)
+        figure = (published / chapter.file).with_suffix(".svg")
+        shown = [f"![{chapter.title}]({published.name}/{figure.name})"] if figure.exists() else []
+        return ShownChapter(chapter.title, chapter.text, "", chapter.command, blocks=[*shown, content], missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
     groups = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]

@@ -32,6 +32,7 @@ CONTINUED = "C-"
 # The predicates of a sentence share its words, so that intervals leave out whole sentences.
 SRL_METRICS = {name: replace(metric, unit="sentence") for name, metric in SPAN_METRICS.items()}
 OTHER = "other"
+TREEBANK = "google/ewt/"  # the documents of the English Web Treebank: the next folder is the genre, else the first one
 KINDS = {"V": "verbal", "N": "nominal", "J": "adjectival"}  # by the first letter of the predicate's part of speech
 
 
@@ -270,10 +271,14 @@ class Srl(Tagging[SrlExample, SrlSettings]):
         return {}
 
     def groups(self, examples: Sequence[SrlExample], train: Sequence[SrlExample]) -> dict[str, Grouping]:
-        """By length, casing and the kind of the predicate; sentences without predicates are not scored: of no kind."""
+        """By length, casing, predicate and genre; sentences without predicates are not scored: of no kind."""
         kinds = [*KINDS.values(), OTHER]
         predicates = Grouping(kinds, [kinds.index(kind_of(example.pos)) for example in examples])
+        folders = [example.sentence.removeprefix(TREEBANK).split("/") for example in examples]
+        genres = sorted({folder[0] for folder in folders})
+        genre = Grouping(genres, [genres.index(folder[0]) for folder in folders])
         groupings = {**super().groups(examples, train), "predicate": predicates}
+        groupings |= {"genre": genre} if all(len(folder) > 1 for folder in folders) else {}
         scored = [example.predicate is not None for example in examples]
         return {
             name: replace(by, of=[number if counts else None for number, counts in zip(by.of, scored, strict=True)])

@@ -462,7 +462,16 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
     shown = _plain_table(sheet, "as its command prints it", path.stem, chapter.title, about) + about.downloads(
         path.stem
     )
-    return Part(path.stem, chapter.title, f"{about_it}{shown}<p>{escape(below.strip())}</p>", TABLES, sheet)
+    drawn = path.with_suffix(".svg")
+    figure = f'<figure class="card">{_coloured(drawn.read_text(encoding="utf-8"))}</figure>' if drawn.exists() else ""
+    return Part(path.stem, chapter.title, f"{about_it}{figure}{shown}<p>{escape(below.strip())}</p>", TABLES, sheet)
+
+
+def _coloured(svg: str) -> str:
+    """A figure's file as a part of the page, in the page's colours."""
+    for name, (light, _) in PALETTE.items():
+        svg = svg.replace(f'"{light}"', f'"var(--{name})"')
+    return re.sub(r'<\?xml.*?\?>\s*| aria-labelledby="[^"]*"| id="[^"]*"', "", svg)
 
 
 def _plain_table(sheet: Sheet, caption: str, key: str, title: str, about: PageInfo) -> str:
