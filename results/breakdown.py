@@ -167,7 +167,7 @@ def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str
         groups = []
         for group, of_arm in zip(pair, runs, strict=True):
             read = [read_examples(path.with_name(also_name(name)), run.fingerprint) or [] for run, path in of_arm]
-            groups.append(scored(group, read, metric))
+            groups.append(_scored(group, read, metric))
         if (count := len(groups[0].examples[0] or ())) and all(_gives(metric, group, count) for group in groups):
             kinds.append(Kind(FURTHER, name, count, replace(row, groups=groups, others=(), paper=None, lenders=())))
     return kinds
@@ -215,16 +215,13 @@ def _only(group: Group, chosen: Sequence[int], metric: Metric) -> Group:
         assert run is not None  # see `_gives`
         numbers = unit_numbers(run, metric.unit)
         runs.append([{**run[i], metric.unit: numbers[i]} if numbers else run[i] for i in chosen])
-    return scored(group, runs, metric)
+    return _scored(group, runs, metric)
 
 
-def scored(group: Group, runs: Sequence[Sequence[Example]], metric: Metric, name: str = "") -> Group:
-    """The group as if its runs had these test examples; with a name, the metric is also declared as its main one."""
-    records = []
-    for record, run in zip(group.records, runs, strict=True):
-        declared = {"metric": name, "metrics": {**record.metrics, name: metric}} if name else {}
-        scores = {"test": {name or record.metric: metric.of_examples(run) or 0.0}}
-        records.append(replace(record, scores=scores, **declared))
+def _scored(group: Group, runs: Sequence[Sequence[Example]], metric: Metric) -> Group:
+    """The group as if its runs had these test examples."""
+    scores = [{"test": {group.metric: metric.of_examples(run) or 0.0}} for run in runs]
+    records = [replace(record, scores=of) for record, of in zip(group.records, scores, strict=True)]
     return Group(group.features, group.settings, records, runs)
 
 

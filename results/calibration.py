@@ -11,49 +11,39 @@ Examples:
 """
 
 import math
-import statistics
 import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from elmo.common.errors import InputError, command_parser, exit_status
-from results import stats
+from elmo.common.errors import InputError
 from results.figures import drawing
-from results.names import metric_of
+from results.records.collect import RecordFile
 from results.records.example_scores import read_confidences
 from results.records.identity import CONFIDENCES_NAME
-from results.studies import Study, add_study_options, show_study
-from results.tables.fill import fill_all
-from results.tables.rows import Group, Row, Table, arm_titles, unit_numbers
-from results.tables.run_options import add_choices, choose
-from results.tables.sheet import EMPTY, Column, sheet_of, shown_interval
+from results.studies import Study, estimate, figure_of, study_command
+from results.tables.rows import Table, arm_titles, unit_numbers
+from results.tables.sheet import shown_score
 
 BINS = 15
 CLOSEST = 0.0005  # to 0 and 1: confidences have three digits
 COVERAGE = 0.8
 FEWEST = 20  # predictions of all seeds in a range that is drawn
+SIDE, GAP = 130.0, 42.0  # of a panel
 
 Judged = Sequence[Sequence[Sequence[float]]]  # for each example and part: the probability, and 1 if it is right
 
 
-@dataclass(frozen=True)
-class ArmConfidences:
-    """The confidences of an arm's runs on dev and test, and the number of each test example's cluster, if known."""
-
-    title: str
-    dev: Sequence[Judged]
-    test: Sequence[Judged]
-    clusters: Sequence[float] | None = None
+def flat(judged: Judged) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of each prediction, and 1 or 0."""
+    parts = np.array([part for example in judged for part in example], float).reshape(-1, 2)
+    return parts[:, 0], parts[:, 1]
 
 
 def cooled(shares: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities whose log odds are divided by the temperature."""
     clipped = np.clip(shares, CLOSEST, 1 - CLOSEST)
-    cooled_shares: np.ndarray = 1 / (1 + np.exp(-np.log(clipped / (1 - clipped)) / temperature))
+    cooled_shares: np.ndarray = 1 / (1 + (1 / clipped - 1) ** (1 / temperature))
     return cooled_shares
 
 
@@ -61,36 +51,25 @@ def fitted_temperature(judged: Judged) -> float:
     """The temperature with the smallest log loss; 1 without both right and wrong predictions, which determine it."""
     from scipy.optimize import minimize_scalar  # takes longer to import than the rest of a table's command
 
-    shares, right = _flat(judged)
-    if not 0 < right.sum() < len(right):
-        return 1.0
+    shares, right = flat(judged)
 
     def loss(log_temperature: float) -> float:
-        likely = cooled(shares, math.exp(log_temperature))
-        return -float(np.log(np.where(right == 1, likely, 1 - likely)).mean())
+        wrong = 1 - right - cooled(shares, math.exp(log_temperature))
+        return -float(np.log(np.abs(wrong)).sum())
 
-    return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
-
-
-def _flat(judged: Judged) -> tuple[np.ndarray, np.ndarray]:
-    parts = np.array([part for example in judged for part in example], float).reshape(-1, 2)
-    return parts[:, 0], parts[:, 1]
+    return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x) if 0 < right.sum() < len(right) else 1.0
 
 
-def binned(judged: Judged, temperature: float = 1.0) -> np.ndarray:
-    """Per example and range of the probability the predictions, the sum of probabilities, and how many are right.
+def binned(judged: Judged, temperature: float | None = None) -> np.ndarray:
+    """How many predictions of each example each range has, the sum of their probabilities, and how many are right.
 
-    Shape (examples, 3 * BINS): all counts, then all sums, then all right ones, so that any score of them can be
-    computed from sums over examples.
+    Shape (examples, 3 * BINS), so that the calibration error can be computed from sums over examples.
     """
-    counts = np.zeros((len(judged), 3, BINS))
+    shares, right = flat(judged)
+    shares = shares if temperature is None else cooled(shares, temperature)
+    bins, counts = np.minimum((shares * BINS).astype(int), BINS - 1), np.zeros((len(judged), 3, BINS))
     owners = np.repeat(np.arange(len(judged)), [len(example) for example in judged])
-    shares, right = _flat(judged)
-    if temperature != 1:
-        shares = cooled(shares, temperature)
-    bins = np.minimum((shares * BINS).astype(int), BINS - 1)
-    for number, values in enumerate((np.ones_like(shares), shares, right)):
-        np.add.at(counts, (owners, number, bins), values)
+    np.add.at(counts.transpose(0, 2, 1), (owners, bins), np.stack([np.ones_like(shares), shares, right], axis=1))
     return counts.reshape(len(judged), -1)
 
 
@@ -101,130 +80,73 @@ def calibration_error(sums: np.ndarray) -> np.ndarray:
     return errors
 
 
-def at_coverage(judged: Judged, coverage: float = COVERAGE) -> float:
+def right_of_surest(judged: Judged, coverage: float) -> float:
     """The share in percent that is right of the surest predictions; ties in the order of the examples."""
-    shares, right = _flat(judged)
-    surest = np.argsort(-shares, kind="stable")[: max(1, math.ceil(coverage * len(shares)))]
-    return 100 * float(right[surest].mean())
+    shares, right = flat(judged)
+    return 100 * float(right[np.argsort(-shares, kind="stable")[: math.ceil(coverage * len(shares))]].mean())
 
 
-def confidences_of(row: Row, group: Group, title: str, paths: Mapping[str, Path]) -> ArmConfidences | None:
-    """The confidences of an arm; None if a run kept none."""
-    runs = []
-    for run in group.records:
-        path = paths.get(run.fingerprint)
-        kept = read_confidences(path.with_name(CONFIDENCES_NAME), run.fingerprint) if path else None
-        runs.append({one.split: one.examples for one in kept or ()})
-    if not all({"dev", "test"} <= run.keys() and any(map(len, run["test"])) for run in runs):
-        return None
-    examples = group.examples[0] or []
-    metric = metric_of(group.records[0], examples[0]) if examples else None
-    known = metric is not None and len(examples) == len(runs[0]["test"])
-    clusters = unit_numbers(examples, metric.unit) if metric and known else None
-    return ArmConfidences(title, [run["dev"] for run in runs], [run["test"] for run in runs], clusters)
-
-
-def error_with_interval(arm: ArmConfidences, temperatures: Sequence[float]) -> tuple[float, stats.Interval | None]:
-    """The mean calibration error over runs, and its interval over examples and seeds."""
-    counts = np.stack([binned(judged, heat) for judged, heat in zip(arm.test, temperatures, strict=True)])
-    intervals = stats.paired_intervals(np.zeros_like(counts), counts, calibration_error, arm.clusters)
-    return float(calibration_error(counts.sum(axis=1)).mean()), intervals.gain if intervals else None
-
-
-def study_of(table: Table, paths: Mapping[str, Path]) -> Study:
-    """The table of all arms that kept confidences, and the figure of their reliability.
+def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
+    """All arms that kept confidences.
 
     Raises:
         InputError: There are none.
     """
-    found = list[tuple[Row, str, ArmConfidences]]()
-    for row in table.rows:
-        titles = arm_titles(table.arms, row.groups)
-        for group in row.groups:
-            if arm := confidences_of(row, group, titles[group.features], paths):
-                found.append((row, group.features, arm))
-    if not found:
+    paths = {one.record.fingerprint: one.path.with_name(CONFIDENCES_NAME) for one in records}
+    lines, panels, bases = [], dict[str, dict[str, np.ndarray]](), dict[str, np.ndarray]()
+    for row, group in ((of, group) for of in table.rows for group in of.groups):
+        kept = [(name, run.fingerprint) for run in group.records if (name := paths.get(run.fingerprint))]
+        runs = [{one.split: one.examples for one in read_confidences(*of) or ()} for of in kept]
+        if not runs or len(runs) < len(group.records) or not all({"dev", "test"} <= run.keys() for run in runs):
+            continue
+        tests, heats = [run["test"] for run in runs], [fitted_temperature(run["dev"]) for run in runs]
+        declared, examples = group.records[0].metrics.get(group.metric), group.examples[0]
+        clusters = unit_numbers(examples, declared.unit) if declared and examples else None
+        before, after = np.stack(list(map(binned, tests))), np.stack(list(map(binned, tests, heats)))
+        base = bases.setdefault(row.title, before)
+        lines.append(
+            {
+                "task": row.title,
+                "features": arm_titles([group.features], [group])[group.features],
+                "right, %": shown_score(group, [right_of_surest(test, 1) for test in tests]),
+                f"of the surest {COVERAGE:.0%}": shown_score(
+                    group, [right_of_surest(test, COVERAGE) for test in tests]
+                ),
+                "calibration error, 95 %": estimate(before, calibration_error, clusters).shown(""),
+                "over the first": "-"
+                if base is before
+                else estimate(before, calibration_error, clusters, base).shown(),
+                "temperature": shown_score(group, heats),
+                "error after it, 95 %": estimate(after, calibration_error, clusters).shown(""),
+            }
+        )
+        panels.setdefault(row.title, {})[group.features] = before.sum(axis=(0, 1)).reshape(3, BINS)
+    if not lines:
         raise InputError("expected runs made with confidences=true, found none")
-    heats = [[fitted_temperature(judged) for judged in arm.dev] for _, _, arm in found]
-    before = [error_with_interval(arm, [1.0] * len(arm.test)) for _, _, arm in found]
-    after = [error_with_interval(arm, of) for (_, _, arm), of in zip(found, heats, strict=True)]
-
-    def with_interval(errors: Sequence[tuple[float, stats.Interval | None]]) -> list[str]:
-        return [", ".join(filter(None, [f"{error:.2f}", shown_interval(between, "")])) for error, between in errors]
-
-    def mean(numbers: Sequence[float]) -> str:
-        return f"{statistics.fmean(numbers):.2f}" + (f"±{statistics.stdev(numbers):.2f}" if len(numbers) > 1 else "")
-
-    columns: list[Column] = [
-        ("task", "l", [row.title for row, _, _ in found]),
-        ("features", "l", [arm.title for _, _, arm in found]),
-        ("seeds", "r", [str(len(arm.test)) for _, _, arm in found]),
-        ("right, %", "l", [mean([at_coverage(one, 1) for one in arm.test]) for _, _, arm in found]),
-        (f"right of the surest {COVERAGE:.0%}", "l", [mean(list(map(at_coverage, arm.test))) for _, _, arm in found]),
-        ("calibration error, 95 % interval", "l", with_interval(before)),
-        ("less than the first", "l", [_difference(found, number) for number in range(len(found))]),
-        ("temperature", "l", list(map(mean, heats))),
-        ("error after it, 95 % interval", "l", with_interval(after)),
-    ]
-    sheet = sheet_of("Is it calibrated?", columns)
-    note = "Calibration error in points, after a temperature fitted on dev with the log odds of each prediction. "
-    note += "NER: of predicted entities, so that the right ones are precision."
-    return Study(sheet, note, reliability([(row.title, features, arm) for row, features, arm in found]))
+    return lines, reliability(panels, drawing.arms_of(table.titles))
 
 
-def _difference(found: Sequence[tuple[Row, str, ArmConfidences]], number: int) -> str:
-    """The error of the row's first arm minus that of this one, with its interval."""
-    row, _, arm = found[number]
-    first = next(one for of, _, one in found if of is row)
-    if first is arm:
-        return EMPTY
-    counts = [np.stack(list(map(binned, one.test))) for one in (arm, first)]
-    errors = [calibration_error(of.sum(axis=1)).mean() for of in counts]
-    same = counts[0].shape[1] == counts[1].shape[1]
-    intervals = stats.paired_intervals(counts[0], counts[1], calibration_error, arm.clusters) if same else None
-    between = shown_interval(intervals.gain) if intervals else ""
-    return ", ".join(filter(None, [f"{errors[1] - errors[0]:+.2f}", between]))
+def reliability(panels: Mapping[str, Mapping[str, np.ndarray]], arms: drawing.Arms) -> drawing.Figure:
+    """The share that is right by probability, for each task and features, of predictions of all seeds."""
+    marks, numbers, top = list[drawing.Mark](), list[str](), 0.0
+    for place, (title, of_arms) in enumerate(panels.items()):
+        left, top = drawing.LEFT + 28 + place % 2 * (SIDE + GAP), 24 + place // 2 * (SIDE + 56)
+        across, up = drawing.Scale(0, 1, left, left + SIDE), drawing.Scale(0, 1, top + SIDE, top)
+        marks.append(drawing.Label(left, top - 8, drawing.fitted(title, SIDE + GAP - 8), "ink", 11))
+        marks.append(drawing.ChartLine([(left, top + SIDE), (left + SIDE, top)], "muted", 1, "2 3"))
+        marks += drawing.vertical_ticks(across, top, top + SIDE)
+        marks += [drawing.Label(left - 6, up.at(tick) + 4, f"{tick:g}", "muted", 11, "end") for tick in (0, 0.5, 1)]
+        for features, sums in of_arms.items():
+            points = [(share / count, right / count) for count, share, right in sums.T if count >= FEWEST]
+            marks.append(arms[features].line([(across.at(x), up.at(y)) for x, y in points], 1.5, arms[features].title))
+            numbers.append(f"{title}, {arms[features].title}: {', '.join(f'{x:.2f}: {y:.2f}' for x, y in points)}")
+    shown = [arms[features] for features in dict.fromkeys(name for of_arms in panels.values() for name in of_arms)]
+    return figure_of("calibration", top + SIDE + 24, marks, numbers, shown)
 
 
-def reliability(found: Sequence[tuple[str, str, ArmConfidences]]) -> drawing.Figure:
-    """The share that is right by probability, a panel for each task: means over all seeds; grey: as sure as right."""
-    arms = drawing.arms_of({features: arm.title for _, features, arm in found})
-    side, gap, marks, numbers = 130.0, 42.0, list[drawing.Mark](), list[str]()
-    panels = list(dict.fromkeys(title for title, _, _ in found))
-    for place, title in enumerate(panels):
-        left, top = drawing.LEFT + 28 + place % 2 * (side + gap), 24 + place // 2 * (side + 56)
-        across, up = drawing.Scale(0, 1, left, left + side), drawing.Scale(0, 1, top + side, top)
-        marks.append(drawing.Label(left, top - 8, drawing.fitted(title, side + gap - 8), "ink", 11))
-        marks.append(drawing.ChartLine([(left, top + side), (left + side, top)], "muted", 1, "2 3"))
-        for tick in (0, 0.5, 1):
-            marks.append(drawing.ChartLine([(left, up.at(tick)), (left + side, up.at(tick))], "grid", 1))
-            marks.append(drawing.Label(left - 6, up.at(tick) + 4, f"{tick:g}", "muted", 11, "end"))
-            marks.append(drawing.Label(across.at(tick), top + side + 16, f"{tick:g}", "muted", 11, "middle"))
-        for _, features, arm in (one for one in found if one[0] == title):
-            sums = sum(binned(judged).sum(axis=0) for judged in arm.test)
-            points = [(s / n, r / n) for n, s, r in np.reshape(sums, (3, BINS)).T if n >= FEWEST]
-            marks.append(arms[features].line([(across.at(x), up.at(y)) for x, y in points], 1.5, arm.title))
-            marks += [arms[features].dot(across.at(x), up.at(y), 2.5, f"{x:.2f}: {y:.2f}") for x, y in points]
-            numbers.append(f"{title}, {arm.title}: {', '.join(f'{x:.2f}: {y:.2f}' for x, y in points)}")
-    caption = "The share that is right (up) of predictions by their probability (across); dotted: as sure as right."
-    height, text = 24 + (len(panels) + 1) // 2 * (side + 56), "; ".join(numbers)
-    title, legend = "Is it calibrated?", list(arms.values())
-    return drawing.Figure("calibration", title, caption, height, marks, numbers=text, legend=legend)
-
-
-def _show(options: Namespace) -> int:
-    chosen = choose(options)
-    table = fill_all(chosen.collection, chosen.selection)
-    return show_study(study_of(table, {one.record.fingerprint: one.path for one in chosen.collection.files}), options)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit status."""
-    parser = command_parser("results.calibration", __doc__ or "")
-    add_choices(parser)
-    add_study_options(parser)
-    options = parser.parse_args(argv)
-    return exit_status("results.calibration", lambda: _show(options))
+    return study_command("results.calibration", __doc__ or "", given, study_of)
 
 
 if __name__ == "__main__":

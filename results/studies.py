@@ -1,22 +1,65 @@
 """Studies of what the paper did not ask: a table and a figure that a command prints, and keeps next to the records.
 
 `results/tables.md` and the site show the kept files as they are: STEM.md and STEM.svg, of a chapter in
-`paper/tables_page.toml` that names the first.
+`paper/tables_page.toml` that names the first. Other texts are in `paper/studies.toml`.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+
+from elmo.common.errors import command_parser, exit_status
 from results.figures import drawing
-from results.tables.sheet import Sheet
+from results.records.collect import RecordFile
+from results.records.typed_json import read_toml
+from results.stats import Interval, paired_intervals
+from results.tables.fill import fill_all
+from results.tables.rows import Table
+from results.tables.run_options import add_choices, choose
+from results.tables.sheet import MARKS, sheet_of, shown_interval
 from results.tables.writers import LAYOUTS, markdown_table, write_sheets
 
+Line = Mapping[str, str]  # a line of a table: cells by header, the same headers in all lines
+Study = tuple[Sequence[Line], drawing.Figure]
 
-@dataclass(frozen=True)
-class LaneDot:
-    """A number in a lane of a figure, with its ends if it has an interval or a range; hollow for a second kind."""
+
+@cache
+def texts_of(study: str) -> Mapping[str, str]:
+    """Title, caption, axis and note of a study."""
+    return read_toml(dict[str, dict[str, str]], "studies.toml")[study]
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval, if something varies."""
+
+    value: float
+    interval: Interval | None
+
+    def shown(self, sign: str = "+") -> str:
+        """The number and the interval."""
+        return ", ".join(filter(None, [f"{self.value:{sign}.2f}", shown_interval(self.interval, sign)]))
+
+
+def estimate(
+    counts: np.ndarray,
+    recompute: Callable[[np.ndarray], np.ndarray],
+    clusters: Sequence[float] | None = None,
+    base: np.ndarray | None = None,
+) -> Estimate:
+    """What sums of counts give, as the mean over seeds, minus what the base gives; arguments as `paired_intervals`."""
+    base = np.zeros_like(counts) if base is None else base
+    intervals = paired_intervals(base, counts, recompute, clusters)
+    gain = recompute(counts.sum(axis=1)).mean() - recompute(base.sum(axis=1)).mean()
+    return Estimate(float(gain), intervals.gain if intervals else None)
+
+
+class LaneDot(NamedTuple):
+    """A number in a lane of a figure, with the ends of its interval or range, if any; hollow for a second kind."""
 
     arm: drawing.Arm
     value: float
@@ -24,43 +67,32 @@ class LaneDot:
     hollow: bool = False
 
 
-@dataclass(frozen=True)
-class Study:
-    """What a command found: a table, a text below it, and a figure, whose name is that of both files."""
+def lanes(study: str, rows: Mapping[str, Sequence[LaneDot]]) -> drawing.Figure:
+    """A lane for each row, by its title, with its dots one below the other."""
+    texts, dots = texts_of(study), [dot for lane in rows.values() for dot in lane]
+    scale = drawing.spread([x for dot in dots for x in (dot.value, *dot.ends)], drawing.LEFT + 8, drawing.RIGHT - 8)
+    marks, numbers, y = list[drawing.Mark](), list[str](), 0.0
+    for row, lane in rows.items():
+        marks.append(drawing.Label(drawing.LEFT, y + 14, drawing.fitted(row, drawing.RIGHT - drawing.LEFT), "ink", 11))
+        for at, dot in enumerate(lane):
+            across, down = scale.at(dot.value), y + 26 + 10 * at
+            numbers.append(f"{row}, {dot.arm.title}{' (hollow)' * dot.hollow}: {dot.value:.2f}")
+            marks.append(dot.arm.line([(scale.at(end), down) for end in dot.ends or [dot.value]], 1.5))
+            marks.append(replace(dot.arm.dot(across, down, 4, numbers[-1]), hollow=dot.hollow))
+        y += 32 + 10 * len(lane)
+    marks, legend = (
+        [*drawing.vertical_ticks(scale, 0, y, texts["axis"]), *marks],
+        dict.fromkeys(dot.arm for dot in dots),
+    )
+    return figure_of(study, y + drawing.BELOW, marks, numbers, list(legend))
 
-    sheet: Sheet
-    note: str
-    figure: drawing.Figure
 
-
-def lanes(
-    name: str,
-    title: str,
-    caption: str,
-    axis: str,
-    rows: Mapping[str, Sequence[LaneDot]],
-    legend: Sequence[drawing.Arm],
+def figure_of(
+    study: str, height: float, marks: Sequence[drawing.Mark], numbers: Sequence[str], legend: Sequence[drawing.Arm]
 ) -> drawing.Figure:
-    """A lane for each row, by its title, with its dots one below the other over a common axis."""
-    every = [value for dots in rows.values() for dot in dots for value in (dot.value, *dot.ends)]
-    scale = drawing.spread(every, drawing.LEFT + 8, drawing.RIGHT - 8)
-    marks, numbers, top, gap = list[drawing.Mark](), list[str](), 0.0, 10
-    for row, dots in rows.items():
-        marks.append(
-            drawing.Label(drawing.LEFT, top + 14, drawing.fitted(row, drawing.RIGHT - drawing.LEFT), "ink", 11)
-        )
-        for number, dot in enumerate(dots):
-            y = top + 26 + gap * number
-            text = f"{row}, {dot.arm.title}{' (hollow)' * dot.hollow}: {dot.value:.2f}"
-            numbers.append(text)
-            if dot.ends:
-                marks.append(dot.arm.line([(scale.at(end), y) for end in dot.ends], 1.5))
-            look = dot.arm.colour, dot.arm.shape
-            marks.append(drawing.Dot(scale.at(dot.value), y, *look, 4, hollow=dot.hollow, title=text))
-        top += 32 + gap * len(dots)
-    marks = [*drawing.vertical_ticks(scale, 0, top, axis), *marks]
-    text = f"{'; '.join(numbers)}."
-    return drawing.Figure(name, title, caption, top + drawing.BELOW, marks, numbers=text, legend=legend)
+    """The figure of a study."""
+    title, caption = (texts_of(study)[key] for key in ("title", "caption"))
+    return drawing.Figure(study, title, caption, height, marks, numbers=f"{'; '.join(numbers)}.", legend=legend)
 
 
 def add_study_options(parser: argparse.ArgumentParser) -> None:
@@ -69,13 +101,31 @@ def add_study_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", metavar="DIR", type=Path, help="also keep the table and the figure there")
 
 
-def show_study(study: Study, options: argparse.Namespace) -> int:
-    """Prints the table; keeps it and its figure, if that is asked for."""
-    write_sheets([study.sheet], [("Notes", [study.note])], options.format)
+def show_study(study: Study, options: argparse.Namespace) -> None:
+    """Prints the table; keeps it and its figure, if that is asked for. The note may name options."""
+    lines, figure = study
+    sheet = sheet_of(figure.title, [(header, "l", [line[header] for line in lines]) for header in lines[0]])
+    marks = [f"{mark} {text}" for mark, text in MARKS.items() if mark in str(lines)]
+    note = " ".join([texts_of(figure.name)["note"].format(**vars(options)), "; ".join(marks)]).strip()
+    write_sheets([sheet], [("Notes", [note])], options.format)
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
-        text = f"{markdown_table(study.sheet)}\n\n{study.note}\n"
-        (options.write / f"{study.figure.name}.md").write_text(text, encoding="utf-8")
-        for name, svg in drawing.published_files(study.figure).items():
-            (options.write / name).write_text(svg, encoding="utf-8")
-    return 0
+        files = {f"{figure.name}.md": f"{markdown_table(sheet)}\n\n{note}\n", **drawing.published_files(figure)}
+        for name, text in files.items():
+            (options.write / name).write_text(text, encoding="utf-8")
+
+
+def study_command(
+    module: str, about: str, given: Sequence[str] | None, find: Callable[[Table, Sequence[RecordFile]], Study]
+) -> int:
+    """The exit status of a command that studies runs."""
+    parser = command_parser(module, about)
+    add_choices(parser)
+    add_study_options(parser)
+    options = parser.parse_args(given)
+
+    def show() -> None:
+        chosen = choose(options)
+        show_study(find(fill_all(chosen.collection, chosen.selection), chosen.collection.files), options)
+
+    return exit_status(module, show)

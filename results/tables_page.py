@@ -114,10 +114,11 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     """
     texts = load_texts()
     in_order = [Chapter(experiment=HEADLINE), *texts.paper]
-    chapters = {chapter.experiment: shown_chapter(chapter, collection, published) for chapter in in_order}
+    chapters = {one.experiment or one.file: shown_chapter(one, collection, published) for one in in_order}
     chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
     # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
-    shown = [name for name in chapters if name not in ("", HEADLINE) and not load_experiment(name).by_arm]
+    names = [one.experiment for one in in_order if one.experiment not in ("", HEADLINE)]
+    shown = [name for name in names if not load_experiment(name).by_arm]
     others = _without_runs_of(_without_baselines(table.others), collection, shown)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 

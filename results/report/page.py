@@ -462,8 +462,8 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
     shown = _plain_table(sheet, "as its command prints it", path.stem, chapter.title, about) + about.downloads(
         path.stem
     )
-    drawn = path.with_suffix(".svg")
-    figure = f'<figure class="card">{_coloured(drawn.read_text(encoding="utf-8"))}</figure>' if drawn.exists() else ""
+    svg = path.with_suffix(".svg")
+    figure = f'<figure class="card">{_coloured(svg.read_text(encoding="utf-8"))}</figure>' if svg.exists() else ""
     return Part(path.stem, chapter.title, f"{about_it}{figure}{shown}<p>{escape(below.strip())}</p>", TABLES, sheet)
 
 

@@ -454,20 +454,20 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     """Over examples and seeds if all runs have examples that give their scores, else over seeds."""
     examples = next((run for run in first.examples if run), ())
     metric = names.metric_of(first.records[0], examples[0]) if examples else None
-    counts = [_counts(group, metric, len(examples)) for group in (first, second)] if metric else [None]
+    counts = [counts_of(group, metric, len(examples)) for group in (first, second)] if metric else [None]
     arm = stats.ArmScores(lender.group.scores, df=lender.df) if lender else None
     if metric is None or counts[0] is None or counts[1] is None:
         return stats.seed_intervals(first.scores, second.scores, arm)
     unit = FOLD if FOLD in examples[0] else metric.unit
     clusters = unit_numbers(examples, unit)
-    recompute = partial(_scores, metric)
+    recompute = partial(scores_of, metric)
     if lender and min(len(first.scores), len(second.scores)) == 1:
-        lent = _counts(lender.group, metric, len(examples))
+        lent = counts_of(lender.group, metric, len(examples))
         arm = arm if lent is None else replace(stats.measured(lent, recompute, clusters), df=lender.df)
     return stats.paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
 
 
-def _counts(group: Group, metric: Metric, size: int) -> np.ndarray | None:
+def counts_of(group: Group, metric: Metric, size: int) -> np.ndarray | None:
     """The metric's columns and a one for each test example, (seeds, examples, counts).
 
     None if a run has not that many examples, lacks a column, or has another score than they give.
@@ -480,10 +480,10 @@ def _counts(group: Group, metric: Metric, size: int) -> np.ndarray | None:
     except KeyError:  # runs of different versions of the task
         return None
     counts = np.array([[*of_run, [1] * size] for of_run in columns], float).transpose(0, 2, 1)
-    return counts if np.abs(_scores(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
+    return counts if np.abs(scores_of(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
 
 
-def _scores(metric: Metric, sums: np.ndarray) -> np.ndarray:
+def scores_of(metric: Metric, sums: np.ndarray) -> np.ndarray:
     """The scores of summed counts, (..., counts) -> (...)."""
     return metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
 

@@ -1,0 +1,112 @@
+"""Shifts: drops on further test sets and kinds against scores added up here, and their intervals against a formula."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from results import shift
+from results.records.example_scores import add_groups, write_examples
+from results.records.identity import also_name
+from results.records.metric import Grouping, Metric, Ratio
+from results.records.record import FurtherTest, read_record
+from results.stats import quantile
+from results.studies import estimate
+from tests.results.making import make_record, save
+
+F1 = Metric([[Ratio({"tp": 100}, {"tp": 1, "fp": 1}), Ratio({"tp": 100}, {"tp": 1, "fn": 1})]])
+HASHES = {"train": "a" * 64, "dev": "b" * 64, "test": "c" * 64}
+NAMES = ("tp", "fp", "fn")
+DRAWN = np.random.default_rng(0)
+OWN = {arm: [DRAWN.poisson(rates, (60, 3)) for _ in (1, 2)] for arm, rates in
+       {"glove": (3, 1, 1), "elmo": (4, 0.5, 0.5)}.items()}  # fmt: skip
+FAR = {arm: [DRAWN.poisson(rates, (40, 3)) for _ in (1, 2)] for arm, rates in
+       {"glove": (1, 2, 2), "elmo": (2, 2, 1)}.items()}  # fmt: skip
+
+
+def f1(counts):
+    tp, fp, fn = np.sum(counts, axis=0)
+    return 200 * tp / (2 * tp + fp + fn)
+
+
+def as_examples(counts):
+    return [dict(zip(NAMES, map(int, row), strict=True)) for row in counts]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for arm, of_arm in OWN.items():
+        for seed, (own, far) in enumerate(zip(of_arm, FAR[arm], strict=True), start=1):
+            record = make_record(f1(own), features=arm, seed=seed)
+            also = {"tweets": FurtherTest({"f1": f1(far)}, {"sentences": 40}, {})}
+            record = replace(
+                record, fingerprinted={**record.fingerprinted, "data": HASHES}, metrics={"f1": F1}, also=also
+            )
+            path = save(tmp_path, record, as_examples(own))
+            write_examples(path.with_name(also_name("tweets")), read_record(path).fingerprint, as_examples(far))
+    kinds = {"genre": Grouping(("news", "mail"), [0] * 45 + [1] * 15), "length": Grouping(("a", "b"), [0, 1] * 30)}
+    add_groups(tmp_path, "ner", HASHES, list(map(str, range(60))), kinds)
+    return tmp_path
+
+
+def printed(runs, capsys):
+    assert shift.main(["--runs", str(runs), "--format", "md", "--write", str(runs / "kept")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| NER")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {cell[1]: cell[2:] for cell in cells}
+
+
+def test_a_drop_is_the_score_on_the_test_set_minus_the_other(runs, capsys):
+    shown = printed(runs, capsys)
+    assert list(shown) == ["further test set: tweets", "genre: news", "genre: mail"]  # lengths: where there is no other
+    sides = {"further test set: tweets": FAR}
+    sides |= {name: {arm: [own[at] for own in OWN[arm]] for arm in OWN}
+              for name, at in (("genre: news", slice(0, 45)), ("genre: mail", slice(45, 60)))}  # fmt: skip
+    for name, side in sides.items():
+        pairs = {arm: zip(OWN[arm], side[arm], strict=True) for arm in OWN}
+        drops = {arm: np.mean([f1(own) - f1(far) for own, far in of_arm]) for arm, of_arm in pairs.items()}
+        values = [cell.split(",")[0] for cell in shown[name][4:]]
+        expected = [drops["glove"], drops["elmo"], drops["elmo"] - drops["glove"]]
+        assert values == [f"{value:+.2f}" for value in expected]
+
+
+def test_the_interval_of_a_drop_between_two_sets_is_that_of_two_samples():
+    """Accuracy: the variances of both shares add up; leaving out examples estimates that sum."""
+    own, far = ([1] * 320 + [0] * 80), ([1] * 180 + [0] * 120)
+    counts = np.zeros((1, 700, 4))
+    counts[0, :400, 0], counts[0, :400, 1], counts[0, 400:, 2], counts[0, 400:, 3] = own, 1, far, 1
+
+    def drop(sums):
+        return 100 * (sums[..., 0] / np.maximum(sums[..., 1], 1) - sums[..., 2] / np.maximum(sums[..., 3], 1))
+
+    found = estimate(counts, drop)
+    half = quantile(0.975, 699) * 100 * (0.8 * 0.2 / 399 + 0.6 * 0.4 / 299) ** 0.5
+    assert found.value == pytest.approx(20)
+    assert found.interval.ends == pytest.approx((20 - half, 20 + half), rel=0.01)
+
+
+def test_a_kind_that_is_the_whole_test_set_costs_nothing_for_sure(runs):
+    counts = np.concatenate([np.stack(OWN["glove"]), np.stack(OWN["glove"])], axis=2).astype(float)
+
+    def drop(sums):
+        here, there = np.split(sums, 2, axis=-1)
+        return here.sum(-1) - there.sum(-1)
+
+    assert estimate(counts, drop).value == 0
+
+
+def test_the_table_and_the_figure_are_kept(runs, capsys):
+    printed(runs, capsys)
+    assert (runs / "kept" / "shift.md").read_text().startswith("| trained on | tested on |")
+    figure = (runs / "kept" / "shift.svg").read_text()
+    assert "NER, CoNLL-2003: tweets" in figure
+    assert ("NER, CoNLL-2003: news" in figure) != ("NER, CoNLL-2003: mail" in figure)  # the one that loses most
+
+
+def test_runs_without_kinds_are_said_to_lack_them(tmp_path, capsys):
+    for arm in OWN:
+        save(
+            tmp_path, replace(make_record(f1(OWN[arm][0]), features=arm), metrics={"f1": F1}), as_examples(OWN[arm][0])
+        )
+    assert shift.main(["--runs", str(tmp_path)]) == 1
+    assert "kinds of examples are not known" in capsys.readouterr().err
