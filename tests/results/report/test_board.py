@@ -116,4 +116,5 @@ def test_only_published_records_stand_next_to_the_bundles(tmp_path, capsys):
 def test_the_boards_own_bundles_are_accepted():
     table = board(load_experiment(BOARD))
     assert table.findings == []
+    assert {*load_experiment(BOARD).arms} <= {*table.arms}
     assert {path.name.removesuffix(".tar.gz") for path in BUNDLES.glob("*.tar.gz")} == {*table.arms} - {"glove"}

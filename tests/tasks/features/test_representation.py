@@ -11,6 +11,7 @@ import pytest
 import elmo
 from elmo.common.progress import Reporter
 from elmo.sources.source import fingerprint_of
+from results.records.environment import commit_state
 from results.records.identity import Identity, record_path
 from results.records.record import read_record
 from tasks.features.token_features import FrozenLayers, SourceConfig, StoreConfig
@@ -113,3 +114,18 @@ def test_it_runs_is_stored_and_its_record_says_what_it_is(folder, command, monke
         assert record.fingerprinted["settings"]["features.frozen.endings.dropout"] == 0.0
         assert list(record.mixes) == ["endings.input"]
     assert records[0].fingerprint != records[1].fingerprint
+
+
+@pytest.mark.slow
+def test_its_results_are_handed_in_as_printed(folder, repository):
+    """One task and one seed of those in CONTRIBUTING; from a clean checkout, as it says."""
+    if commit_state(repository / "results" / "submit.py")[1]:
+        pytest.skip("runs of code with uncommitted changes are refused")
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8").split("### Hand in results")[1]
+    typed = re.search(r"```\ncd mine\n(.*?)```", page, re.DOTALL)[1]
+    typed = typed.replace("ner,srl", "srl").replace("1,2,3", "1").replace("python ", f"{sys.executable} ")
+    paths = {"PYTHONPATH": str(repository), "ELMO_STORE": str(folder / "store"), "OMP_WAIT_POLICY": "PASSIVE"}
+    shell = ["bash", "-euc", typed]
+    done = subprocess.run(shell, cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True, timeout=3000)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "endings.tar.gz: mini/srl: self-reported"
