@@ -10,7 +10,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.options import NETWORKS, OBJECTIVES, STANDARD_FILTERS, BilmOptions, cell_of
 from elmo.bilm.weight_files import PRECISIONS
 from elmo.common import checks
-from elmo.common.checks import AtLeastOne, Dropout, Fraction, Layers, Positive, Width, check_ranges
+from elmo.common.checks import AtLeastOne, Dropout, Fraction, Layers, Positive, Width, check_tree
 from elmo.common.errors import InputError
 from elmo.common.files import expanded
 from elmo.pretrain.corpus.token_store import TextSettings
@@ -35,12 +35,12 @@ class Budget:
     tokens: Annotated[int, checks.positive] | None = None
     minutes: Positive | None = None
 
-    def __post_init__(self) -> None:
+    def check(self, key: str) -> None:
+        """Raises an InputError if several are set; `key` is where these settings are."""
         chosen = self._chosen()
         if len(chosen) > 1:
             names = ", ".join(asdict(self))
-            raise InputError(f"budget: expected one of {names}, found {' and '.join(chosen)}; drop all but one")
-        check_ranges("budget", self)
+            raise InputError(f"{key}: expected one of {names}, found {' and '.join(chosen)}; drop all but one")
 
     def _chosen(self) -> dict[str, float]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -100,9 +100,6 @@ class TransformerShape:
     n_heads: Width = 4
     feedforward_dim: Width | None = None
     exported: Annotated[int, partial(checks.at_least, 2)] | None = None
-
-    def __post_init__(self) -> None:
-        check_ranges("transformer", self)
 
 
 def shaped(
@@ -185,9 +182,6 @@ class Training:
     checkpoint_every: AtLeastOne = 2000
     recase: Dropout = 0.0
 
-    def __post_init__(self) -> None:
-        check_ranges("training", self)
-
 
 @dataclass
 class Export:
@@ -199,9 +193,6 @@ class Export:
     """
 
     weights: Annotated[str, partial(checks.one_of, PRECISIONS)] = "float16"
-
-    def __post_init__(self) -> None:
-        check_ranges("export", self)
 
 
 @dataclass
@@ -251,7 +242,7 @@ class Settings(TextSettings):
 
     def __post_init__(self) -> None:
         checks.finite(asdict(self))
-        super().__post_init__()
+        check_tree("", self)
         if self.init and self.vocabulary_of:
             given = f"vocabulary_of={self.vocabulary_of}"
             raise InputError(f"{given}: expected none with init={self.init}, whose vocabulary is kept; drop one")
