@@ -73,7 +73,6 @@ class Model:
 
     def options(self, kind: str, words: list[str]) -> BilmOptions:
         """The options of a biLM that reads characters, words of a vocabulary, or both."""
-        checks.one_of(INPUTS, "input", kind)
         for item in self.filters:
             if len(item) != 2:
                 raise InputError(f"model.filters: expected pairs of [width, number of filters], found {item}")

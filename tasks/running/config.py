@@ -283,8 +283,6 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
     for key in ("keep_weights", "confidences"):
         if not isinstance(value := getattr(values, key), bool):
             raise InputError(f"{key}: expected true or false, found {excerpt(value)}")
-    if values.retry not in (None, "failed"):
-        raise InputError(f"retry: expected null or failed, found {values.retry!r}")
     data: DataConfig = OmegaConf.to_object(_chosen_data(tree))  # type: ignore[assignment]
     if data.task not in (None, name):
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")

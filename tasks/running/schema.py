@@ -75,7 +75,7 @@ class RunSettings:
     threads: Annotated[int, partial(checks.count, checks.MOST_THREADS)] = 1
     keep_weights: Any = False  # a bool, checked later: OmegaConf would take 2 for true
     confidences: Any = False  # a bool, as above
-    retry: str | None = None
+    retry: Annotated[str, partial(checks.one_of, ("null", "failed"))] | None = None
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
 
