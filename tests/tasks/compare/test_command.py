@@ -109,7 +109,7 @@ def test_text_of_ones_own_is_one_more_arm(tmp_path, capsys, monkeypatch):
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "5 runs: bag_of_words, glove, elmo, elmo_layer0, elmo_own; 1 seeds" in out
-    assert re.search(r"\+ ELMo, tuned on your text +[\d.]+", out)
+    assert re.search(r"^\+ ELMo, tuned( on)? +[\d.]+.*\n(on )?your text", out, re.MULTILINE)  # wrapped at 80 columns
 
 
 def test_no_text_to_tune_on(tmp_path, capsys):
