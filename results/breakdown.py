@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from elmo.common.errors import command_parser, exit_status
@@ -158,15 +159,13 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
 
 
 def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> list[Kind]:
-    """Both arms on the further test sets that all their runs have scores of."""
-    kinds, runs = (
-        [],
-        [[(run, paths[run.fingerprint]) for run in group.records if run.fingerprint in paths] for group in pair],
-    )
-    for name in sorted(set.intersection(*(set(run.also) for of_arm in runs for run, _ in of_arm))) if all(runs) else ():
+    """Both arms on the further test sets that all their runs have scores of; none of joined folds."""
+    kinds, prints = list[Kind](), [[run.fingerprint for run in group.records] for group in pair]
+    also = [set(run.also) for group in pair for run in group.records]
+    for name in sorted(set.intersection(*also)) if paths.keys() >= set(chain.from_iterable(prints)) else ():
         groups = []
-        for group, of_arm in zip(pair, runs, strict=True):
-            read = [read_examples(path.with_name(also_name(name)), run.fingerprint) or [] for run, path in of_arm]
+        for group, of_arm in zip(pair, prints, strict=True):
+            read = [read_examples(paths[one].with_name(also_name(name)), one) or [] for one in of_arm]
             groups.append(_scored(group, read, metric))
         if (count := len(groups[0].examples[0] or ())) and all(_gives(metric, group, count) for group in groups):
             kinds.append(Kind(FURTHER, name, count, replace(row, groups=groups, others=(), paper=None, lenders=())))

@@ -71,6 +71,7 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
     """
     of_rows, missing = break_down(table.rows, records)
     titles = arm_titles(table.compared, [group for row, _ in of_rows for group in row.pair or ()])
+    looks = arms_of(titles)
     lines, most = [], dict[tuple[str, str, str], tuple[str, list[LaneDot]]]()
     for row, kinds in of_rows:
         for kind in [of for of in kinds if of.by in SHIFTS] or [of for of in kinds if of.by == OTHERWISE]:
@@ -80,8 +81,8 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
             line |= {"gain, 95 % interval": shown_gain(kind.row)}
             names = [*(f"drop, {title}" for title in titles.values()), "second drop minus first"]
             lines.append(line | {name: of.shown() for name, of in zip(names, drops, strict=True)})
-            arms = zip(arms_of(titles).values(), drops, strict=False)
-            lane = [LaneDot(arm, of.value, of.interval.ends if of.interval else ()) for arm, of in arms]
+            arms = zip(table.compared, drops, strict=False)
+            lane = [LaneDot(looks[arm], of.value, of.interval.ends if of.interval else ()) for arm, of in arms]
             key = row.title, kind.by, kind.label * (kind.by == FURTHER)
             if key not in most or lane[0].value > most[key][1][0].value:
                 most[key] = f"{row.title}: {kind.label}", lane

@@ -103,6 +103,15 @@ def test_the_table_and_the_figure_are_kept(runs, capsys):
     assert ("NER, CoNLL-2003: news" in figure) != ("NER, CoNLL-2003: mail" in figure)  # the one that loses most
 
 
+@pytest.mark.parametrize("compared", [("glove", "elmo"), ("elmo", "glove")])
+def test_the_figure_gives_each_arm_its_drop(runs, compared):
+    assert shift.main(["--runs", str(runs), "--compare", *compared, "--write", str(runs / "kept")]) == 0
+    figure = (runs / "kept" / "shift.svg").read_text()
+    for arm, title in (("glove", "GloVe"), ("elmo", "+ ELMo")):
+        drop = np.mean([f1(own) - f1(far) for own, far in zip(OWN[arm], FAR[arm], strict=True)])
+        assert f"tweets, {title}: {drop:.2f}" in figure
+
+
 def test_runs_without_kinds_are_said_to_lack_them(tmp_path, capsys):
     for arm in OWN:
         save(
