@@ -13,6 +13,7 @@ Examples:
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -83,7 +84,8 @@ def calibration_error(sums: np.ndarray) -> np.ndarray:
 def right_of_surest(judged: Judged, coverage: float) -> float:
     """The share in percent that is right of the surest predictions; ties in the order of the examples."""
     shares, right = flat(judged)
-    return 100 * float(right[np.argsort(-shares, kind="stable")[: math.ceil(coverage * len(shares))]].mean())
+    surest = np.argsort(-shares, kind="stable")[: math.ceil(coverage * len(shares))]
+    return 100 * float(right[surest].mean()) if len(surest) else 0.0
 
 
 def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
@@ -103,23 +105,14 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
         declared, examples = group.records[0].metrics.get(group.metric), group.examples[0]
         clusters = unit_numbers(examples, declared.unit) if declared and examples else None
         before, after = np.stack(list(map(binned, tests))), np.stack(list(map(binned, tests, heats)))
-        base = bases.setdefault(row.title, before)
-        lines.append(
-            {
-                "task": row.title,
-                "features": arm_titles([group.features], [group])[group.features],
-                "right, %": shown_score(group, [right_of_surest(test, 1) for test in tests]),
-                f"of the surest {COVERAGE:.0%}": shown_score(
-                    group, [right_of_surest(test, COVERAGE) for test in tests]
-                ),
-                "calibration error, 95 %": estimate(before, calibration_error, clusters).shown(""),
-                "over the first": "-"
-                if base is before
-                else estimate(before, calibration_error, clusters, base).shown(),
-                "temperature": shown_score(group, heats),
-                "error after it, 95 %": estimate(after, calibration_error, clusters).shown(""),
-            }
-        )
+        base, error = bases.setdefault(row.title, before), partial(estimate, calibration_error, clusters)
+        right, surest = ([right_of_surest(test, share) for test in tests] for share in (1, COVERAGE))
+        line = {"task": row.title, "features": arm_titles([group.features], [group])[group.features]}
+        line |= {"right, %": shown_score(group, right), f"of the surest {COVERAGE:.0%}": shown_score(group, surest)}
+        line |= {"calibration error, 95 %": error(before).shown("")}
+        line |= {"over the first": "-" if base is before else error(before, base).shown()}
+        line |= {"temperature": shown_score(group, heats), "error after it, 95 %": error(after).shown("")}
+        lines.append(line)
         panels.setdefault(row.title, {})[group.features] = before.sum(axis=(0, 1)).reshape(3, BINS)
     if not lines:
         raise InputError("expected runs made with confidences=true, found none")

@@ -59,8 +59,7 @@ def drops_of(row: Row, kind: Kind) -> list[Estimate]:
         return lost
 
     clusters = unit_numbers(examples, metric.unit) if kind.chosen else None
-    first, second = sides
-    return [estimate(of, drop, clusters) for of in sides] + [estimate(second, drop, clusters, first)]
+    return [*(estimate(drop, clusters, of) for of in sides), estimate(drop, clusters, sides[1], sides[0])]
 
 
 def study_of(table: Table, records: Sequence[RecordFile]) -> Study:

@@ -46,9 +46,9 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    counts: np.ndarray,
     recompute: Callable[[np.ndarray], np.ndarray],
-    clusters: Sequence[float] | None = None,
+    clusters: Sequence[float] | None,
+    counts: np.ndarray,
     base: np.ndarray | None = None,
 ) -> Estimate:
     """What sums of counts give, as the mean over seeds, minus what the base gives; arguments as `paired_intervals`."""
@@ -80,11 +80,8 @@ def lanes(study: str, rows: Mapping[str, Sequence[LaneDot]]) -> drawing.Figure:
             marks.append(dot.arm.line([(scale.at(end), down) for end in dot.ends or [dot.value]], 1.5))
             marks.append(replace(dot.arm.dot(across, down, 4, numbers[-1]), hollow=dot.hollow))
         y += 32 + 10 * len(lane)
-    marks, legend = (
-        [*drawing.vertical_ticks(scale, 0, y, texts["axis"]), *marks],
-        dict.fromkeys(dot.arm for dot in dots),
-    )
-    return figure_of(study, y + drawing.BELOW, marks, numbers, list(legend))
+    marks = [*drawing.vertical_ticks(scale, 0, y, texts["axis"]), *marks]
+    return figure_of(study, y + drawing.BELOW, marks, numbers, list(dict.fromkeys(dot.arm for dot in dots)))
 
 
 def figure_of(

@@ -69,6 +69,7 @@ def test_right_of_the_surest():
     predictions = judged((0.9, 6, 6), (0.8, 2, 1), (0.3, 2, 0))
     assert right_of_surest(predictions, 0.8) == pytest.approx(100 * 7 / 8)
     assert right_of_surest(predictions, 1) == pytest.approx(70)
+    assert right_of_surest([[], []], 0.8) == 0
 
 
 @pytest.fixture

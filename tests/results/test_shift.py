@@ -79,7 +79,7 @@ def test_the_interval_of_a_drop_between_two_sets_is_that_of_two_samples():
     def drop(sums):
         return 100 * (sums[..., 0] / np.maximum(sums[..., 1], 1) - sums[..., 2] / np.maximum(sums[..., 3], 1))
 
-    found = estimate(counts, drop)
+    found = estimate(drop, None, counts)
     half = quantile(0.975, 699) * 100 * (0.8 * 0.2 / 399 + 0.6 * 0.4 / 299) ** 0.5
     assert found.value == pytest.approx(20)
     assert found.interval.ends == pytest.approx((20 - half, 20 + half), rel=0.01)
@@ -92,7 +92,7 @@ def test_a_kind_that_is_the_whole_test_set_costs_nothing_for_sure(runs):
         here, there = np.split(sums, 2, axis=-1)
         return here.sum(-1) - there.sum(-1)
 
-    assert estimate(counts, drop).value == 0
+    assert estimate(drop, None, counts).value == 0
 
 
 def test_the_table_and_the_figure_are_kept(runs, capsys):
