@@ -58,6 +58,17 @@ def test_predicates_have_a_kind_and_sentences_without_one_have_none():
     assert groups["length"].of == [0, 0, 0, 0, None]
 
 
+def test_arguments_have_the_genre_of_their_document():
+    """The first folder, or that below the English Web Treebank's; none if a document is in no folder."""
+    places = ("google/ewt/weblog/00/a.xml.0:2", "google/ewt/email/00/b.xml.0:2", "nw/wsj/00/wsj_0001.0:7")
+    examples = [SrlExample(f"{place}:0", ("w",), sentence=place, predicate=0) for place in places]
+    task = Srl(SrlSettings(), NoSettings())
+    genre = task.groups(examples, examples)["genre"]
+    assert [genre.labels[number] for number in genre.of] == ["weblog", "email", "nw"]
+    plain = SrlExample("mini", ("w",), sentence="mini.0:1", predicate=0)
+    assert "genre" not in task.groups([*examples, plain], examples)
+
+
 @pytest.mark.parametrize(
     ("question", "word"),
     [
