@@ -1,7 +1,7 @@
 """Pretrained word vectors by name or file, and the command `python -m elmo.word_vectors`, which makes wink-100d.
 
-Names are those of GloVe and of our word2vec. Files are text of GloVe, word2vec and fastText, and binary files of
-word2vec and fastText. The content of a file is hashed before it is read. A file whose size or time has changed after
+Names are those of GloVe and of our word2vec. Files are text of GloVe, word2vec and fastText (.vec), and binary files of
+word2vec. The content of a file is hashed before it is read. A file whose size or time has changed after
 that is hashed again: another content is refused.
 
 The vectors wink-100d are 341,479 of the 400,000 words of GloVe 6B 100-d. The command makes their text file once from
@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import struct
 import sys
 import tarfile
 import zlib
@@ -55,9 +54,6 @@ PACKAGED_FILES = ("glove_6B_index.parquet", "glove_6B_50d_emb.npy")
 
 _CHUNK = 1 << 20
 _LONGEST_WORD = 10_000  # bytes; a longer one is a damaged file
-_MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
-_SUPERVISED = 3
-_END_OF_SENTENCE = "</s>"  # the one word of fastText without n-grams
 
 
 def open_vectors(name: str, setting: str = "vectors") -> "FileVectors":
@@ -98,11 +94,8 @@ def converted_path() -> Path:
 
 def file_vectors(path: Path, dim: int | None = None) -> "FileVectors":
     """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
-    if Path(path.name.removesuffix(".gz")).suffix != ".bin":
-        return TextVectors(path, dim)
-    with _opened(path) as file:
-        fasttext = file.read(len(_MAGIC)) == _MAGIC
-    return FastTextModel(path) if fasttext else BinaryVectors(path)
+    binary = Path(path.name.removesuffix(".gz")).suffix == ".bin"
+    return BinaryVectors(path) if binary else TextVectors(path, dim)
 
 
 class FileVectors(ABC):
@@ -262,8 +255,8 @@ class BinaryVectors(FileVectors):
         if not (len(fields) == 2 and all(map(bytes.isdigit, fields)) and 0 < int(fields[1]) <= WIDEST):
             raise InputError(
                 f"{path}: expected word2vec's binary format, which begins with a line of two numbers, the second at "
-                f"most {WIDEST:,}, or a model of fastText, found {excerpt(line)}. Get the file again; a text file "
-                "must not end in .bin"
+                f"most {WIDEST:,}, found {excerpt(line)}. Get the file again; a text file must not end in .bin, and "
+                "of fastText take the .vec file"
             )
         self._count, self.dim = map(int, fields)
 
@@ -296,74 +289,6 @@ class BinaryVectors(FileVectors):
         )
 
 
-class FastTextModel(FileVectors):
-    """A model of fastText, such as cc.en.300.bin. A word's vector is the mean over the word and its n-grams.
-
-    A word that is not in the model has the mean over its n-grams, if the model has any. Not read by gensim, which
-    loads all gigabytes, and never ends where a file was cut within its words.
-
-    Args:
-        path: the file, not gzipped: vectors are read in place.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        expected = "a model of fastText, version 11 or 12, not packed (gunzip) and not quantised (.ftz)"
-
-        def say(error: Exception) -> str:
-            found = error if isinstance(error, ValueError) else "a part of one"
-            return f"{path}: expected {expected}, found {found}. Get the file again"
-
-        with reworded((struct.error, IndexError, ValueError), say), path.open("rb") as file:
-            self._read_header(file)
-
-    def _read_header(self, file: BinaryIO) -> None:
-        """Reads everything in front of the vectors."""
-        _, version = _unpacked(file, "<2i")
-        if version not in (11, 12):
-            raise ValueError(f"version {version}")
-        # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate, t
-        self.dim, *_, model, self._buckets, self._shortest, self._longest, _, _ = _unpacked(file, "<12id")
-        if version == 11 and model == _SUPERVISED:
-            self._longest = 0  # that version wrote a value that it did not use
-        entries, self._n_words, _, _, pruned = _unpacked(file, "<3i2q")
-        words = [_entry(file) for _ in range(entries)][: self._n_words]  # labels follow the words
-        self._numbers = {word: number for number, word in enumerate(words)}  # some models have words twice
-        (quantised,) = _unpacked(file, "<?")
-        if quantised or pruned >= 0:
-            raise ValueError("a quantised model")
-        rows, dim = _unpacked(file, "<2q")
-        expected = self._n_words + self._buckets * (self._longest > 0)
-        size = self._path.stat().st_size - file.tell()
-        sane = 0 < self.dim <= WIDEST and 0 <= self._n_words <= entries and self._buckets >= 0
-        if not sane or rows < expected or dim != self.dim or size < 4 * rows * dim:
-            raise ValueError(
-                f"{expected:,} words and n-grams, and {rows:,} vectors of {dim} of {self.dim} numbers in {size:,} bytes"
-            )
-        self._vectors = np.memmap(self._path, dtype="<f4", mode="r", offset=file.tell(), shape=(rows, dim))
-
-    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        picked: dict[str, Vector] = {}
-        for word in self._numbers if words is None else words:
-            whole = [self._numbers[word]] if word in self._numbers else []
-            rows = whole + [self._n_words + number for number in self._ngrams(word)]
-            if rows:
-                picked[word] = self._finite(self._vectors[rows].mean(axis=0, dtype=np.float32), word)
-        return picked
-
-    def _ngrams(self, word: str) -> list[int]:
-        """The numbers of a word's n-grams among the buckets; the marks < and > count as characters."""
-        if word == _END_OF_SENTENCE or not self._longest or not self._buckets:
-            return []
-        marked = f"<{word}>"
-        return [
-            _fnv(marked[start:end].encode("utf-8", "surrogatepass")) % self._buckets
-            for start in range(len(marked))
-            for end in range(start + max(self._shortest, 1), min(start + self._longest, len(marked)) + 1)
-            if end - start > 1 or 0 < start < len(marked) - 1  # a mark alone is no n-gram
-        ]
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """A plain or gzipped file, to be read; errors name it."""
@@ -388,27 +313,6 @@ def _vector(numbers: Sequence[bytes]) -> Vector | None:
     except ValueError:
         return None
     return vector if np.isfinite(vector).all() else None
-
-
-def _fnv(text: bytes) -> int:
-    """The 32-bit FNV-1a hash as fastText computes it, with bytes as signed numbers."""
-    value = 2166136261
-    for byte in text:
-        value = ((value ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619) & 0xFFFFFFFF
-    return value
-
-
-def _unpacked(file: BinaryIO, form: str) -> tuple[int, ...]:
-    return struct.unpack(form, file.read(struct.calcsize(form)))
-
-
-def _entry(file: BinaryIO) -> str:
-    """A word of fastText's dictionary; its count and kind follow it."""
-    spelled = bytearray()
-    while (byte := file.read(1)) != b"\0":
-        spelled.append(byte[0])
-    file.read(9)
-    return spelled.decode("utf-8", "replace")
 
 
 DIM = 100

@@ -34,7 +34,6 @@ python -m tasks.run -m experiment=NAME   the runs of a table, or of your own PAT
   runs_dir=DIR  data_dir=DIR             where records go, where official files are (default: $ELMO_DATA or ./data)
   store.path=DIR  store.limit_gb=N       where frozen layers are stored (python -m elmo.store info)
   logger=wandb  logger.mode=offline      send curves to Weights & Biases, or to files for `wandb sync`
-  logger=tensorboard                     the same for `tensorboard --logdir RUNS_DIR/.tensorboard`
   trainer.epochs=N  task.hidden=N  features.elmo.weights=NAME|PATH ...   any setting; --cfg job prints them all
   --plan                                 print runs, time, disk, downloads and what is missing; run nothing
   --keep-going                           start a sweep although some of its runs lack data or weights

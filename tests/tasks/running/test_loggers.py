@@ -1,4 +1,4 @@
-"""logger=wandb and tensorboard: what they log, and that a failing logger does not fail the run."""
+"""logger=wandb: what it logs, and that its failure does not fail the run."""
 
 import json
 import re
@@ -13,7 +13,6 @@ from elmo.common.progress import Reporter
 from results.records.record import read_record
 from tasks.running.loggers import Logger, advice
 from tasks.running.schema import LoggerConfig
-from tests.elmo.common.event_files import read_events
 from tests.tasks.making import run_of
 from tests.tasks.user import arguments, outcome, path_of, start
 
@@ -130,34 +129,6 @@ class TestOffline:
         assert read_record(path_of(tmp_path, **VARIANT)).status == "finished"
 
 
-@pytest.mark.integration
-class TestTensorboard:
-    def test_the_event_file_has_the_records_values(self, place, command, tmp_path):
-        pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
-        code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=3", "logger=tensorboard"))
-        assert code == 0
-        assert f"To see the curves: tensorboard --logdir {tmp_path / '.tensorboard'}\n" in err
-        path = path_of(tmp_path, **VARIANT)
-        record = read_record(path)
-        values, texts = read_events(tmp_path / ".tensorboard" / path.parent.relative_to(tmp_path))
-        curve = {name for epoch in record.epochs for name in epoch} - {"epoch"}
-        assert curve >= {"loss", "f1", "lr", "seconds"}
-        for name in curve:
-            assert values.pop(name) == {epoch["epoch"]: epoch[name] for epoch in record.epochs if name in epoch}
-        scores = {
-            f"{split}/{name}": {3: score} for split in ("dev", "test") for name, score in record.scores[split].items()
-        }
-        assert values == scores
-        assert record.fingerprint in texts["record/text_summary"].decode()
-
-    def test_without_the_package_the_run_says_how_to_get_it(self, place, command, tmp_path, monkeypatch):
-        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        code, _, err = command(*arguments(place, tmp_path, "trainer.epochs=3", "logger=tensorboard"))
-        assert code == 0
-        assert err.count("pip install -e '.[tensorboard]'; the run continues without it") == 1
-        assert read_record(path_of(tmp_path, **VARIANT)).status == "finished"
-
-
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -165,7 +136,6 @@ class TestTensorboard:
             LoggerConfig("wandb", "offline"),
             "To send the runs to Weights & Biases: wandb sync 'my runs/.wandb/wandb'/offline-run-*",
         ),
-        (LoggerConfig("tensorboard"), "To see the curves: tensorboard --logdir 'my runs/.tensorboard'"),
         (LoggerConfig("wandb", "online"), ""),
         (LoggerConfig(), ""),
     ],
@@ -255,8 +225,8 @@ class TestNames:
         ("setting", "message"),
         [
             ("logger.mode=sometimes", "logger.mode: expected online or offline or disabled, found 'sometimes'"),
-            ("logger.name=paper", "logger.name: expected none or wandb or tensorboard, found 'paper'"),
-            ("logger=paper", "logger=paper: no such choice. There are: none, tensorboard, wandb."),
+            ("logger.name=paper", "logger.name: expected none or wandb, found 'paper'"),
+            ("logger=paper", "logger=paper: no such choice. There are: none, wandb."),
         ],
     )
     def test_a_mistake_is_explained(self, command, tmp_path, setting, message):
