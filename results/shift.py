@@ -84,7 +84,7 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
             lane = [LaneDot(looks[arm], of.value, of.interval.ends if of.interval else ()) for arm, of in arms]
             key = row.title, kind.by, kind.label * (kind.by == FURTHER)
             if key not in most or lane[0].value > most[key][1][0].value:
-                most[key] = f"{row.title}: {kind.label}", lane
+                most[key] = f"{kind.label} ({kind.by}), {row.title}", lane
     if not lines:
         raise InputError("; ".join(missing) or "expected runs of both arms with kinds of test examples, found none")
     return lines, lanes("shift", dict(most.values()))

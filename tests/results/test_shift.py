@@ -99,8 +99,8 @@ def test_the_table_and_the_figure_are_kept(runs, capsys):
     printed(runs, capsys)
     assert (runs / "kept" / "shift.md").read_text().startswith("| trained on | tested on |")
     figure = (runs / "kept" / "shift.svg").read_text()
-    assert "NER, CoNLL-2003: tweets" in figure
-    assert ("NER, CoNLL-2003: news" in figure) != ("NER, CoNLL-2003: mail" in figure)  # the one that loses most
+    assert "tweets (further test set), NER, CoNLL-2003" in figure
+    assert ("news (genre), NER" in figure) != ("mail (genre), NER" in figure)  # the one that loses most
 
 
 @pytest.mark.parametrize("compared", [("glove", "elmo"), ("elmo", "glove")])
@@ -109,7 +109,7 @@ def test_the_figure_gives_each_arm_its_drop(runs, compared):
     figure = (runs / "kept" / "shift.svg").read_text()
     for arm, title in (("glove", "GloVe"), ("elmo", "+ ELMo")):
         drop = np.mean([f1(own) - f1(far) for own, far in zip(OWN[arm], FAR[arm], strict=True)])
-        assert f"tweets, {title}: {drop:.2f}" in figure
+        assert f"tweets (further test set), NER, CoNLL-2003, {title}: {drop:.2f}" in figure
 
 
 def test_runs_without_kinds_are_said_to_lack_them(tmp_path, capsys):
