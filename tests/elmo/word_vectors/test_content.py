@@ -13,21 +13,15 @@ from elmo.word_vectors import PACKAGED_FILES, open_vectors
 
 LINES = b"cat 1 2 3\ndog 4 5 6\n"
 OTHER = b"cat 3 2 1\ndog 6 5 4\n"
-ROWS = np.random.default_rng(2).standard_normal((12, 4)).astype(np.float32)
 
 
-def in_word2vec(lines):
-    rows = [line.split(b" ") for line in lines.splitlines()]
-    return b"2 3\n" + b"".join(word + b" " + np.array(numbers, dtype="<f4").tobytes() for word, *numbers in rows)
-
-
-@pytest.mark.parametrize(("name", "form"), [("v.txt", bytes), ("v.txt.gz", gzip.compress), ("v.bin", in_word2vec)])
+@pytest.mark.parametrize(("name", "form"), [("v.txt", bytes), ("v.txt.gz", gzip.compress)])
 def test_a_file_that_changes_between_two_readings_is_refused(tmp_path, name, form):
     path = tmp_path / name
     before, after = form(LINES), form(OTHER)
     path.write_bytes(before)
     vectors = open_vectors(str(path))
-    vectors.pick(["cat", "ab"])
+    vectors.pick(["cat"])
     assert vectors.sha256() == vectors.fingerprint() == hashlib.sha256(before).hexdigest()
     vectors.pick(["dog"])  # unchanged
     path.write_bytes(after)
