@@ -13,8 +13,8 @@ training text, after three special ones. A word is in the vocabulary if its id i
 
 `build_store` writes one in two passes. The first tokenises blocks of text into shards, in several processes; each shard
 numbers its own words. The second drops repeated paragraphs, holds some out, numbers words by frequency and writes all
-sentences in a seeded random order (`merge`). Both work in `<folder>.partial`, which is renamed when the store is
-complete. A process that finds another one building waits for its store (`<folder>.lock`).
+sentences in a seeded random order (`merge`) to `<folder>.partial`, which is renamed when the store is complete. In
+memory a token takes eight bytes. A process that finds another one building waits for its store (`<folder>.lock`).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import json
 import multiprocessing
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
@@ -294,16 +294,15 @@ def _build(settings: CorpusSettings, made_of: Mapping[str, Any], folder: Path, c
     """Build a store that does not exist, where no other process builds it."""
     work = folder.with_name(folder.name + ".partial")
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
-    unfinished = work / "store"
     try:
-        unfinished.mkdir(parents=True)
+        work.mkdir()
         with Meter(console, "tokenising", sum(text.size for text in settings.texts)) as meter:
-            shards = make_shards(settings, work, meter)
+            shards = make_shards(settings, meter)
         with Meter(console, "merging", 2 * len(shards)) as meter:
-            counts = merge(settings, shards, unfinished, meter)
-        header = {**made_of, "counts": counts, "files": {name: sha256_of(unfinished / name) for name in DTYPES}}
-        write_json(unfinished / "header.json", sealed(plain_json(header)))
-        unfinished.rename(folder)
+            counts = merge(settings, shards, work, meter)
+        header = {**made_of, "counts": counts, "files": {name: sha256_of(work / name) for name in DTYPES}}
+        write_json(work / "header.json", sealed(plain_json(header)))
+        work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -342,28 +341,16 @@ class Shard:
     excluded: NDArray[np.bool_]  # whether each paragraph occurs in an excluded text
     words: NDArray[np.uint8]  # joined by line ends; no word holds white space
 
-    @classmethod
-    def load(cls, path: Path) -> "Shard":
-        """Return the shard in `path`."""
-        with np.load(path) as file:
-            return cls(**file)
-
     @property
     def spelled(self) -> list[bytes]:
         """The spelling of each number."""
         return self.words.tobytes().split(b"\n") if len(self.words) else []
 
 
-def make_shards(settings: CorpusSettings, folder: Path, meter: Meter) -> list[Path]:
+def make_shards(settings: CorpusSettings, meter: Meter) -> list[Shard]:
     """Return the shards of all text in reading order; a bounded number of blocks is in memory."""
     make = partial(make_shard, settings=settings)
-    shards: list[Path] = []
-
-    def jobs() -> Iterator[tuple[Block, Path]]:
-        for block in read_blocks(settings.texts, settings.block_bytes):
-            shards.append(folder / f"{len(shards):06d}.npz")
-            yield block, shards[-1]
-
+    shards: list[Shard] = []
     blocks = 1 + 4 * sum(text.size for text in settings.texts) // settings.block_bytes  # or fewer: files may be packed
     workers = min(settings.workers or available_cores(), blocks)
     context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
@@ -373,14 +360,14 @@ def make_shards(settings: CorpusSettings, folder: Path, meter: Meter) -> list[Pa
     # One worker is a thread: no process need be started, and errors are easy to debug.
     pool = ThreadPoolExecutor(1) if workers == 1 else ProcessPoolExecutor(workers, context, end_with_parent)
     with reworded(BrokenProcessPool, lambda _: killed), pool:
-        for cost, tokens in ahead(pool, make, jobs(), 2 * workers):
-            meter.advance(cost, tokens)
+        for cost, shard in ahead(pool, make, read_blocks(settings.texts, settings.block_bytes), 2 * workers):
+            shards.append(shard)
+            meter.advance(cost, len(shard.tokens))
     return shards
 
 
-def make_shard(job: tuple[Block, Path], settings: CorpusSettings) -> tuple[int, int]:
-    """Tokenise a block into a shard in a file; return the block's cost and its number of tokens."""
-    block, path = job
+def make_shard(block: Block, settings: CorpusSettings) -> tuple[int, Shard]:
+    """Tokenise a block; return its cost and its shard."""
     paragraph = _tokeniser(cast(Tokenise, settings.tokenise)).paragraph
     excludes = _excluded(settings.excluded_texts)
     flat: list[str] = []
@@ -412,8 +399,7 @@ def make_shard(job: tuple[Block, Path], settings: CorpusSettings) -> tuple[int, 
         np.array(excluded, np.bool_),
         np.frombuffer("\n".join(numbers).encode(), np.uint8),
     )
-    np.savez(path, **vars(shard))
-    return block.cost, len(tokens)
+    return block.cost, shard
 
 
 LONGEST_STRETCH: Final = 500  # paragraphs: several articles, so that the ends of a stretch cut few of them
@@ -467,24 +453,20 @@ class SentenceOrder:
         return *recased(shard.spelled, tokens, np.repeat(cases, lengths)), places
 
 
-def merge(settings: CorpusSettings, shards: Sequence[Path], folder: Path, meter: Meter) -> dict[str, Any]:
+def merge(settings: CorpusSettings, shards: Sequence[Shard], folder: Path, meter: Meter) -> dict[str, Any]:
     """Write all files of the store except the header into `folder`; return the counts for the header.
 
     Args:
         settings: of the store.
-        shards: files of the first pass, in reading order.
+        shards: of the first pass, in reading order.
         folder: of the store.
         meter: advanced by 2 for each shard.
     """
     names = ("sentence_lengths", "paragraph_lengths", "keys", "places", "sources", "excluded")
-    outlines = []
-    for path in shards:
-        with np.load(path) as file:  # leaves the tokens on disk
-            outlines.append([file[name] for name in names])
-    firsts = offsets_of([len(sentence_lengths) for sentence_lengths, *_ in outlines])[:-1].tolist()
-    joined = [np.concatenate(arrays) for arrays in zip(*outlines, strict=True)]
-    if not joined or not len(joined[0]):
+    firsts = offsets_of([len(shard.sentence_lengths) for shard in shards])[:-1].tolist()
+    if not any(len(shard.tokens) for shard in shards):
         raise InputError("The corpus holds no words: all its files are empty or blank. Name files with text.")
+    joined = (np.concatenate([getattr(shard, name) for shard in shards]) for name in names)
     lengths, paragraph_lengths, keys, places, sources, excluded = joined
     seed, fraction, by_document = settings.seed, settings.heldout_fraction, settings.heldout_unit == "document"
     begins, stretch = document_begins(places, fraction) if by_document else (np.ones(len(keys), np.bool_), 1)
@@ -515,10 +497,10 @@ def merge(settings: CorpusSettings, shards: Sequence[Path], folder: Path, meter:
     }
     held = np.logical_or.reduceat(sides == _HELDOUT, np.flatnonzero(begins))  # (documents,)
     documents = {"documents": len(held), "heldout_documents": int(held.sum()), "stretch_paragraphs": stretch}
-    del outlines, joined, keys, places, sources, excluded, paragraph_lengths, lengths, occurs  # they are large
+    del keys, places, sources, excluded, paragraph_lengths, lengths, occurs  # they are large
     occurrences: Counter[bytes] = Counter()
-    for path, first in zip(shards, firsts, strict=True):
-        spelled, tokens, _ = parts["train"].read(Shard.load(path), first)
+    for shard, first in zip(shards, firsts, strict=True):
+        spelled, tokens, _ = parts["train"].read(shard, first)
         for word, count in zip(spelled, np.bincount(tokens, minlength=len(spelled)).tolist(), strict=True):
             occurrences[word] += count  # also 0, since words that are only in held-out text need numbers, too
         meter.advance(1)
@@ -536,8 +518,7 @@ def merge(settings: CorpusSettings, shards: Sequence[Path], folder: Path, meter:
     counts.tofile(folder / "types.counts.bin")
     (folder / "vocab.txt").write_bytes(b"".join(word + b"\n" for word in words[:known]))
     written = {name: np.empty(int(part.offsets[-1]), "<u4") for name, part in parts.items()}
-    for path, first in zip(shards, firsts, strict=True):
-        shard = Shard.load(path)
+    for shard, first in zip(shards, firsts, strict=True):
         for name, part in parts.items():
             spelled, tokens, places = part.read(shard, first)
             written[name][places] = np.array([numbers[word] for word in spelled], "<u4")[tokens]

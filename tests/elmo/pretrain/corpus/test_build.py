@@ -265,7 +265,7 @@ def full_disk(*args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("module", "step"), [(corpus.np, "savez"), (corpus, "merge")])
+@pytest.mark.parametrize(("module", "step"), [(corpus, "make_shards"), (corpus, "merge")])
 def test_a_full_disk_leaves_no_unfinished_files(tmp_path, text, store, monkeypatch, module, step):
     with monkeypatch.context() as patch:
         patch.setattr(module, step, full_disk)
