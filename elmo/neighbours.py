@@ -1,8 +1,8 @@
 """The command `python -m elmo.neighbours`: the nearest uses of a word in context, and by static vectors.
 
 Find similar uses of a word: for each use of WORD in SENTENCES (one per line, words split at whitespace), show the
-nearest other uses by the cosine of one biLM layer, and once, for comparison, the nearest words by static vectors, which
-do not distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
+nearest other uses by the cosine of the biLM's top layer, and once, for comparison, the nearest words by static vectors,
+which do not distinguish senses (the paper's Table 4). Any language; WORD must occur in the file with the same spelling.
 
 example: python -m elmo.neighbours sentences.txt play --line 12 -k 5
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 GLOVE = "glove"
 WORDS_AROUND = 8
+QUERIES = 5  # uses that are shown
 
 
 @dataclass(frozen=True)
@@ -61,23 +62,22 @@ class Use:
         return f"{self.line:>6}  {self.context('[', ']')}"
 
 
-def uses_of(sentences: Sequence[Sequence[str]], word: str, bilm: "Bilm", layer: int | None) -> tuple[list[Use], Floats]:
-    """The uses of a word and their vectors of length one, (uses, dim).
+def uses_of(sentences: Sequence[Sequence[str]], word: str, bilm: "Bilm") -> tuple[list[Use], Floats]:
+    """The uses of a word and their vectors in the top layer, of length one, (uses, dim).
 
     Args:
         sentences: in words; those without the word are not embedded.
         word: as spelled in the sentences.
         bilm: embeds the sentences.
-        layer: its number; None is the average of all.
     """
     uses: list[Use] = []
     vectors: list[Floats] = []
     for line, words in enumerate(sentences, start=1):
         if word in words:
-            layers = bilm.token_layers([words])  # (layers, tokens, dim)
+            top = bilm.token_layers([words])[-1]  # (tokens, dim)
             places = [i for i, other in enumerate(words) if other == word]
             uses += [Use(line, place, list(words)) for place in places]
-            vectors.append((layers.mean(dim=0) if layer is None else layers[layer]).cpu().numpy()[places])
+            vectors.append(top.cpu().numpy()[places])
     return uses, _unit(np.concatenate(vectors)) if vectors else np.zeros((0, bilm.dim), dtype=np.float32)
 
 
@@ -95,6 +95,16 @@ def static_vectors(name: str) -> tuple[list[str], Floats]:
     return list(vectors), _unit(np.stack(list(vectors.values())))
 
 
+def nearest_words(name: str, word: str, k: int) -> list[tuple[str, float]]:
+    """The k words nearest to a word, or to its lower-cased form, by static vectors; none if it has no vector."""
+    words, matrix = static_vectors(name)
+    spelled = next((form for form in (word, word.lower()) if form in words), None)
+    if spelled is None:
+        return []
+    row = words.index(spelled)
+    return [(words[i], cosine) for i, cosine in nearest(matrix[row], matrix, k, leave_out=[row])]
+
+
 def _unit(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.maximum(lengths, 1e-12)
@@ -107,10 +117,7 @@ def _show(options: argparse.Namespace) -> None:
 
     sentences = [line.words for line in read_lines(options.sentences)]
     bilm = load_bilm(options.weights).to(choose_device(options.device))
-    layers = {str(number): number for number in range(bilm.n_layers)} | {"last": bilm.n_layers - 1, "average": None}
-    if options.layers not in layers:
-        raise InputError(f"--layers must be last, average or 0 to {bilm.n_layers - 1}, found {options.layers!r}")
-    uses, vectors = uses_of(sentences, options.word, bilm, layers[options.layers])
+    uses, vectors = uses_of(sentences, options.word, bilm)
     queries = [i for i, use in enumerate(uses) if options.line in (None, use.line)]
     if len(uses) < 2 or not queries:
         lines = ", ".join(str(use.line) for use in uses[:10]) or "none"
@@ -118,21 +125,16 @@ def _show(options: argparse.Namespace) -> None:
             f"{options.sentences}: expected two uses of {options.word!r} or more in this spelling, one of them in the "
             f"line asked for, found some in lines: {lines}. Name another word or --line"
         )
-    for query in queries[: options.queries]:
-        print(f"{options.word}, layer {options.layers}:\n         {uses[query]}")
+    for query in queries[:QUERIES]:
+        print(f"{options.word}:\n         {uses[query]}")
         for index, cosine in nearest(vectors[query], vectors, options.k, leave_out=[query]):
             print(f"  {cosine:.3f}  {uses[index]}")
-    if len(queries) > options.queries:
-        print(f"... and {len(queries) - options.queries} more uses; choose one with --line, or raise --queries")
+    if len(queries) > QUERIES:
+        print(f"... and {len(queries) - QUERIES} more uses; choose one with --line")
     if options.vectors != "none":
-        words, matrix = static_vectors(options.vectors)
-        spelled = next((form for form in (options.word, options.word.lower()) if form in words), None)
-        if spelled is None:
-            print(f"static vectors: {options.vectors} has none for {options.word!r}")
-            return
-        row = words.index(spelled)
-        best = nearest(matrix[row], matrix, options.k, leave_out=[row])
-        print(f"static vectors: {', '.join(f'{words[i]} {cosine:.3f}' for i, cosine in best)}")
+        best = nearest_words(options.vectors, options.word, options.k)
+        shown = ", ".join(f"{word} {cosine:.3f}" for word, cosine in best)
+        print(f"static vectors: {shown or f'{options.vectors} has none for {options.word!r}'}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,16 +143,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("sentences", metavar="SENTENCES", type=Path, help="one per line, words split at whitespace")
     parser.add_argument("word", metavar="WORD", help="as spelled in the sentences")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
-    parser.add_argument("--layers", default="last", help="last, average or a number from 0 (default: last)")
     parser.add_argument("--line", metavar="N", type=int, help="show only the uses in this line, counted from 1")
     kinds = f"glove, none, a file or a name: {', '.join([*VECTOR_NAMES, *VECTORS])} (default: glove)"
     parser.add_argument("--vectors", metavar="V", default=GLOVE, help=kinds)
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
-    parser.add_argument("--queries", metavar="N", type=int, default=5, help="uses to show (default: 5)")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
     options = parser.parse_args(arguments)
-    if options.k < 1 or options.queries < 1:
-        parser.error("-k and --queries must be at least 1")
+    if options.k < 1:
+        parser.error("-k must be at least 1")
     return exit_status("elmo.neighbours", lambda: _show(options))
 
 

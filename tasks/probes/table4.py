@@ -25,7 +25,7 @@ from elmo.common.checks import DEVICES
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.embed.one_file import read_lines
-from elmo.neighbours import GLOVE, Floats, Use, nearest, static_vectors, uses_of
+from elmo.neighbours import GLOVE, Floats, Use, nearest, nearest_words, uses_of
 from elmo.published import weights_choices
 from tasks.probes.wsd import SENSE, entry_of, read_sentences
 from tasks.running.config import typed_config
@@ -96,7 +96,7 @@ def find_uses(
     word: str, source: str, sentences: Iterable[Sequence[str]], sense_of: Callable[[Use], str], bilm: Bilm
 ) -> WordUses:
     """The uses of a word in these sentences, with the vectors of the biLM's top layer."""
-    uses, vectors = uses_of(list(sentences), word, bilm, bilm.n_layers - 1)
+    uses, vectors = uses_of(list(sentences), word, bilm)
     if len(uses) < 2:
         raise InputError(f"{source}: expected two uses of {word!r} or more, found {len(uses)}. Name another word")
     return WordUses(word, source, uses, vectors, list(map(sense_of, uses)))
@@ -135,15 +135,6 @@ def semcor_uses(word: str, path: Path, bilm: Bilm) -> WordUses:
     return find_uses(word, "SemCor", texts, lambda use: senses.get((use.line, use.position), ""), bilm)
 
 
-def glove_words(word: str) -> list[str]:
-    """The nearest words by GloVe; empty if it lacks the word."""
-    words, matrix = static_vectors(GLOVE)
-    if word not in words:
-        return []
-    row = words.index(word)
-    return [words[i] for i, _ in nearest(matrix[row], matrix, STATIC_NEIGHBOURS, [row])]
-
-
 def table(of: WordUses, static: Sequence[str]) -> str:
     """Table 4 as Markdown: what is asked for and the nearest to it, for the first use of the most frequent senses."""
     rows = [("GloVe", of.word, ", ".join(static) or "it has no vector")]
@@ -172,7 +163,7 @@ def summary(of: WordUses) -> str:
 
 def _show(options: argparse.Namespace) -> None:
     bilm = load_bilm(options.weights).to(choose_device(options.device))
-    static = glove_words(options.word)
+    static = [word for word, _ in nearest_words(GLOVE, options.word, STATIC_NEIGHBOURS)]
     shipped = shipped_uses(options.word, bilm)
     sources = [shipped, *([semcor_uses(options.word, options.semcor, bilm)] if options.semcor else [])]
     for of in sources:

@@ -92,7 +92,7 @@ def test_it_predicts_english_better_than_shuffled_words():
 def test_sports_and_theatre_separate_as_the_card_says(small, card):
     lines = [line.words for line in read_lines(SHIPPED / "neighbours.txt")]
     for word, senses in {"play": [8, 16], "bank": [23, 30], "spring": [36, 40, 44]}.items():
-        uses, vectors = uses_of(lines, word, small, small.n_layers - 1)
+        uses, vectors = uses_of(lines, word, small)
         sense = [sum(use.line > last for last in senses) for use in uses]
         first = [nearest(vectors[i], vectors, 1, leave_out=[i])[0][0] for i in range(len(uses))]
         same = sum(sense[i] == sense[j] for i, j in enumerate(first))

@@ -98,7 +98,7 @@ def test_semcor_gives_its_senses(semcor):
 
 def test_sentences_of_semcor_are_printed_and_not_kept(semcor, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(table4, "mini_sentences", lambda: [("Children", "play", "outside", "."), ("No", "use", ".")])
-    monkeypatch.setattr(table4, "glove_words", lambda word: ["game"])
+    monkeypatch.setattr(table4, "nearest_words", lambda name, word, k: [("game", 0.9)])
     save_bilm(random_bilm(SIZES["tiny"], seed=1), tmp_path / "bilm" / "weights.safetensors")
     options = ["--weights", str(tmp_path / "bilm"), "--semcor", str(semcor), "--write", str(tmp_path / "out")]
     assert main(options) == 0
