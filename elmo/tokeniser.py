@@ -59,12 +59,8 @@ _OTHER: Final = rf"""
     | (?:(?<!.)-?\.|[-@\#](?=[^\W\d])|-(?=\d))?{_LETTER}+(?:{_JOIN}{_LETTER}+)*(?:-(?!-))?  # a word; .5, -5, #tag, pre-
     | \S                                                           # any other sign stands alone
     """
-_WORD: Final = re.compile(f"{_WEB_ADDRESS}|{_OTHER}", re.VERBOSE)
 _TOKEN: Final = re.compile(f"{_WEB_ADDRESS}|{_ABBREVIATION}|{_OTHER}", re.VERBOSE)
 _TOKEN_OR_MAIL: Final = re.compile(f"{_WEB_ADDRESS}|{_MAIL_ADDRESS}|{_ABBREVIATION}|{_OTHER}", re.VERBOSE)
-_ROW: Final = re.compile(rf"{_SHORT}++")  # where an abbreviation is looked for
-_RUN: Final = re.compile(r"[\w.+-]++")  # where a mail address is, up to its @
-_LONG: Final = 500  # characters; in a shorter chunk, findall is faster
 _CLITIC: Final = re.compile(r"(.+?)(n't|'s|'m|'d|'re|'ve|'ll)$", re.IGNORECASE)
 _FUSED: Final = {  # spelled as one word, two in the Treebank: where the second begins
     **dict.fromkeys(("cannot", "gonna", "gotta", "wanna", "gimme", "lemme"), 3),
@@ -245,7 +241,8 @@ def _analyse(chunk: str) -> _Chunk:
     if chunk.isalpha() and chunk.lower() not in _FUSED:
         return (shorten(chunk),), _NEVER, ()
     plain = chunk.translate(_TO_PLAIN).replace("''", '"').replace("``", '"')
-    tokens = [shorten(token) for piece in _find(plain) for token in _clitics(piece)]
+    pieces = (_TOKEN_OR_MAIL if "@" in plain else _TOKEN).findall(plain)
+    tokens = [shorten(token) for piece in pieces for token in _clitics(piece)]
     body = len(tokens)
     while body and tokens[body - 1] in _CLOSERS:
         body -= 1
@@ -272,24 +269,6 @@ def _analyse(chunk: str) -> _Chunk:
     if sign.endswith(".") and len(sign) > 1 and not (closers and closers[0] in _BRACKETS):  # U.S.  p.m.
         return (*kept, *closers), _NEVER if sign[:-1] in _TITLES else _BEFORE_STARTER, (*kept, ".", *closers)
     return (*kept, *closers), _NEVER, ()
-
-
-def _find(plain: str) -> list[str]:
-    """Return the tokens of a chunk, with their clitics."""
-    if len(plain) < _LONG:
-        return (_TOKEN_OR_MAIL if "@" in plain else _TOKEN).findall(plain)
-    # From each part of "Ab.Cd.Ef.Gh", findall would look for an abbreviation and for an @ up to the end, which takes
-    # quadratic time. What does not begin at one part does not begin at the parts after it.
-    tokens = []
-    at = row = run = 0  # no other abbreviation begins before `row`, no other mail address before `run`
-    while match := (_WORD if at < row else _TOKEN if at < run else _TOKEN_OR_MAIL).search(plain, at):
-        tokens.append(match[0])
-        if at >= row and (tried := _ROW.match(plain, at)):
-            row = tried.end()
-        if at >= run and (tried := _RUN.match(plain, at)):
-            run = tried.end()
-        at = match.end()
-    return tokens
 
 
 def _full_stop(word: str) -> int:

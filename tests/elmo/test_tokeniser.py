@@ -165,7 +165,7 @@ def test_any_number_of_clitics_is_cut_off():
     assert found == ["x", *["'s"] * 20_000]
 
 
-N = 20_000
+N = 200
 ROW = "Ab.Ed." * N
 CUT = ["Ab", ".", "Ed", "."] * N
 
