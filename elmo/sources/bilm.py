@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from elmo.bilm.model import Bilm
 from elmo.bilm.sentences import END_OF_SENTENCE, START_OF_SENTENCE, Sentence, check_sentences, numbered_words
-from elmo.bilm.weight_files import WEIGHTS_SUFFIXES, find_weights, read_options
+from elmo.bilm.weight_files import find_weights, read_options
 from elmo.common.device import upload
 from elmo.common.errors import InputError
-from elmo.common.files import FileState, states_of
 from elmo.sources.grid import GridLm, load_lm
 from elmo.sources.source import FrozenSource, name_of
 
@@ -39,12 +38,6 @@ def files(weights: str) -> list[Path]:
     path = find_weights(weights)
     options = Path(read_options(path)[1])
     return [path, options] if options.is_file() else [path]
-
-
-def file_states(weights: str) -> tuple[FileState, ...]:
-    """The states of the files of a biLM: while these are equal, so is its fingerprint."""
-    suffixes = (*WEIGHTS_SUFFIXES, ".json")
-    return states_of(file for file in find_weights(weights).absolute().parent.iterdir() if file.suffix in suffixes)
 
 
 class TunedBilm(nn.Module):

@@ -25,7 +25,7 @@ from elmo.bilm.weight_files import find_weights, read_options
 from elmo.common import checks
 from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, Share, check_tree
 from elmo.common.errors import InputError, excerpt, reworded
-from elmo.common.files import FileState, expanded, hashes_of
+from elmo.common.files import FileState, expanded, hashes_of, states_of
 from elmo.common.progress import Reporter
 from elmo.download import obtain
 from elmo.layer import LayerChoice
@@ -220,8 +220,7 @@ class ElmoConfig(FrozenConfig):
         return _open_elmo(*self._settings)
 
     def _content(self) -> str:
-        state = () if self._only_drawn else bilm.file_states(self.weights)
-        return _remembered_fingerprint(_open_elmo, self._settings, state)
+        return _remembered_fingerprint(_open_elmo, self._settings, states_of(self.files()))
 
     def files(self) -> list[Path]:
         """The weights, and the options if they are not among the weights."""
