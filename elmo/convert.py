@@ -16,7 +16,7 @@ from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.published import weights_choices
 
 
-def convert(weights: str, out: Path, precision: str, options: Path | None = None) -> None:
+def convert(weights: str, out: Path, precision: str) -> None:
     """Writes a biLM to a new file; see `load_bilm` and `save_bilm`."""
     from elmo.bilm.weight_files import (  # torch: not for --help
         PRECISIONS,
@@ -29,7 +29,7 @@ def convert(weights: str, out: Path, precision: str, options: Path | None = None
     if out.exists():
         raise InputError(f"{out}: this file exists; name a new one, or delete it first")
     source = find_weights(weights)  # before OUT is in that folder, too
-    bilm, described = load_bilm(weights, options), options_path(out)
+    bilm, described = load_bilm(weights), options_path(out)
     if described.exists() and BilmOptions.from_file(described) != bilm.options:
         raise InputError(
             f"{described}: the options of another biLM, which would be lost; name a file in another folder"
@@ -45,9 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("weights", metavar="WEIGHTS", help=weights_choices())
     parser.add_argument("out", metavar="OUT", type=Path, help="a new file ending in .safetensors or .hdf5")
     parser.add_argument("--precision", choices=WEIGHT_TYPES, default="float32", help="of OUT; default: float32")
-    parser.add_argument("--options", type=Path, help="options.json of WEIGHTS; default: the one next to it")
     given = parser.parse_args(arguments)
-    return exit_status("elmo.convert", lambda: convert(given.weights, given.out, given.precision, given.options))
+    return exit_status("elmo.convert", lambda: convert(given.weights, given.out, given.precision))
 
 
 if __name__ == "__main__":

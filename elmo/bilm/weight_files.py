@@ -121,14 +121,13 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
             yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", torch.t, scale_shape=scale)
 
 
-def load_bilm(weights: Path | str, options: Path | str | None = None, precision: str = "float32") -> Bilm:
-    """Loads a biLM from a weights file, from a folder that contains one, or by name.
+def load_bilm(weights: Path | str, precision: str = "float32") -> Bilm:
+    """Loads a biLM from a weights file, from a folder that contains one, or by name, with its options.
 
     Args:
         weights: an .hdf5 or .safetensors file, a folder with exactly one of them (or one with "weights" in its
             name), the name of a shipped biLM, such as "small", or of a published one, such as "allennlp/small", which
             is downloaded the first time.
-        options: its options.json; by default the copy in a .safetensors file, or else the one next to the weights.
         precision: of products: float32, or int8, faster on a CPU with such instructions; see `Bilm.use_int8`.
 
     Raises:
@@ -137,7 +136,7 @@ def load_bilm(weights: Path | str, options: Path | str | None = None, precision:
     """
     one_of(("float32", "int8"), "precision", precision)
     path = find_weights(weights)
-    chosen = BilmOptions.from_file(Path(options)) if options is not None else BilmOptions.from_json(*read_options(path))
+    chosen = BilmOptions.from_json(*read_options(path))
     state = read_weights(path, list(_entries(chosen)))  # checks the shapes before a large model is made
     bilm = Bilm(chosen)
     bilm.load_state_dict(state)
@@ -257,7 +256,7 @@ def read_options(path: Path) -> tuple[dict[str, Any], str]:
         if candidate.is_file():
             return json_object(candidate.read_bytes(), str(candidate)), str(candidate)
     names = " or ".join(dict.fromkeys((named.name, "options.json")))
-    raise InputError(f"{path}: expected {names} next to the weights, found none; name it with --options")
+    raise InputError(f"{path}: expected {names} next to the weights, found none; copy it there")
 
 
 def options_path(path: Path) -> Path:

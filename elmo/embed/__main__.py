@@ -59,7 +59,6 @@ def _parser() -> argparse.ArgumentParser:
         "there may be any number of files and patterns instead",
     )
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
-    parser.add_argument("--options", metavar="O", help="options.json of the weights (default: the one next to them)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="ptb for raw text; default: %(default)s")
     parser.add_argument("--column", metavar="NAME", help="IN is a .csv or .tsv table: embed this column")
     parser.add_argument("--pool", choices=("none", "mean"), help="mean: one vector per line; default: %(default)s")
@@ -109,7 +108,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
     source, target = map(Path, options.paths)
     refuse_overwrite("the biLM", find_weights(options.weights), target)
-    bilm = load_bilm(options.weights, options.options, settings.products).to(choose_device(options.device))
+    bilm = load_bilm(options.weights, settings.products).to(choose_device(options.device))
     bilm.remember_words()
     with tempfile.TemporaryDirectory() as folder:
         if options.paths[0] == "-":  # the source is read twice
@@ -121,18 +120,14 @@ def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
 
 
 def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
-    bilm = load_bilm(options.weights, options.options, settings.products)
+    bilm = load_bilm(options.weights, settings.products)
     # A driver of Ray need not have the GPUs of its workers.
     gpus = options.gpus if options.gpus is not None else float(options.device == "cuda")
     on_ray = options.engine == "ray"
-    weights, bilm_options = (
-        str(Path(path).expanduser().absolute()) if path and Path(path).expanduser().exists() else path
-        for path in (options.weights, options.options)
-    )
+    path = Path(options.weights).expanduser().absolute()
     job = ShardsJob(
         folder=expanded(options.out, "--out").absolute(),
-        weights=weights,
-        options=bilm_options,
+        weights=str(path) if path.exists() else options.weights,
         fingerprint=bilm.fingerprint(),
         settings=settings,
         device=("cuda" if gpus else "cpu") if on_ray else choose_device(options.device).type,

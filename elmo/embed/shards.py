@@ -42,7 +42,6 @@ class ShardsJob:
     Attributes:
         folder: where they go; on a disk that all workers share.
         weights: for `load_bilm`; a path is absolute.
-        options: for `load_bilm`.
         fingerprint: of the biLM.
         device: cpu or cuda.
         threads: of torch, since a product in more threads may add up in another order.
@@ -50,7 +49,6 @@ class ShardsJob:
 
     folder: Path
     weights: str
-    options: str | None
     fingerprint: str
     settings: EmbedSettings
     device: str
@@ -109,7 +107,7 @@ class ShardWriter:
     @cached_property
     def _bilm(self) -> Bilm:
         job = self.job
-        bilm = self.loaded or load_bilm(job.weights, job.options, job.settings.products)
+        bilm = self.loaded or load_bilm(job.weights, job.settings.products)
         if bilm.fingerprint() != job.fingerprint:
             raise InputError(
                 f"{job.weights}: other weights than where the command runs. Copy them there, or name a file on a disk "

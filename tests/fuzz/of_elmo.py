@@ -118,13 +118,13 @@ def _make_cove(folder):
 
 def _make_embedded(folder):
     (folder / "in.txt").write_text("The play\nended here .\n")
-    job = ShardsJob(folder, "small", None, _bilm().fingerprint(), EmbedSettings(), "cpu", 1)
+    job = ShardsJob(folder, "small", _bilm().fingerprint(), EmbedSettings(), "cpu", 1)
     assert not ShardWriter(job, _bilm())({"name": "in.txt", "path": str(folder / "in.txt")})["failure"]
     return [folder / "in.txt.parquet"]
 
 
 def _read_embedded(path):
-    job = ShardsJob(path.parent, "small", None, _bilm().fingerprint(), EmbedSettings(), "cpu", 1)
+    job = ShardsJob(path.parent, "small", _bilm().fingerprint(), EmbedSettings(), "cpu", 1)
     unfinished(job, {"in.txt": path.with_name("in.txt")})
 
 

@@ -36,7 +36,7 @@ def made(request, tmp_path):
 
 @pytest.fixture(scope="module")
 def reference_bilm(reference):
-    return load_bilm(reference / "lm_weights.hdf5", reference / "options.json")
+    return load_bilm(reference / "lm_weights.hdf5")
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def test_hdf5_round_trip_is_exact(folder, tensors, tmp_path):
 
 
 def test_round_trip_of_the_reference_file_is_exact(reference, tmp_path):
-    bilm = load_bilm(reference / "lm_weights.hdf5", reference / "options.json")
+    bilm = load_bilm(reference / "lm_weights.hdf5")
     save_bilm(bilm, tmp_path / "weights.hdf5")
     same_file(tmp_path / "weights.hdf5", datasets(reference / "lm_weights.hdf5"))
     again = json.loads((tmp_path / "options.json").read_text(encoding="utf-8"))
@@ -381,16 +381,8 @@ def test_allennlps_names(folder):
 
 def test_no_options(folder):
     (folder / "options.json").unlink()
-    with pytest.raises(InputError, match=r"expected options\.json next to the weights, found none; name it with"):
+    with pytest.raises(InputError, match=r"expected options\.json next to the weights, found none; copy it there"):
         load_bilm(folder)
-
-
-def test_explicit_options_take_precedence(folder, tmp_path):
-    other = tmp_path / "unclipped.json"
-    other.write_text(json.dumps(naive.make_options(cell_clip=None)), encoding="utf-8")
-    assert load_bilm(folder, other).options.cell_clip is None
-    save_bilm(load_bilm(folder), tmp_path / "w.safetensors")
-    assert load_bilm(tmp_path / "w.safetensors", other).options.cell_clip is None
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "weights.hdf5"])

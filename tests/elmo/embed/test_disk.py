@@ -65,19 +65,15 @@ def test_a_file_that_may_not_grow(weights, tmp_path, capsys, allowed):
 
 
 @pytest.mark.parametrize("given", ["file", "folder"])
-@pytest.mark.parametrize("name", ["weights.hdf5", "options.json", "other.json", "link.hdf5"])
+@pytest.mark.parametrize("name", ["weights.hdf5", "options.json", "link.hdf5"])
 def test_weights_and_options_are_not_overwritten(source, tmp_path, capsys, given, name):
     naive.write_model(tmp_path / "model", OPTIONS, TENSORS)
     files = {path: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     assert len(files) == 2
     (tmp_path / "link.hdf5").symlink_to(tmp_path / "model" / "weights.hdf5")
-    options = []
-    if name == "other.json":
-        (tmp_path / name).write_bytes((tmp_path / "model" / "options.json").read_bytes())
-        options = ["--options", str(tmp_path / name)]
     target = tmp_path / name if (tmp_path / name).exists() else tmp_path / "model" / name
     chosen = tmp_path / "model" / ("weights.hdf5" if given == "file" else "")
-    assert run(source, target, chosen, *options) == 1
+    assert run(source, target, chosen) == 1
     overwrites = "cannot write there: it would overwrite the biLM"
     ending = "expected the name of a file that ends in .hdf5, .h5 or .parquet"
     assert f"{target}: {ending if target.suffix == '.json' else overwrites}" in capsys.readouterr().err

@@ -211,8 +211,9 @@ def test_missing_weights(failing, source, tmp_path):
 def test_options_of_another_bilm(failing, source, tmp_path):
     other = json.loads(json.dumps(OPTIONS))
     other["lstm"]["dim"] = 32
-    (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
-    message = failing(source, tmp_path / "out.hdf5", "--options", str(tmp_path / "other.json"))
+    model = naive.write_model(tmp_path / "model", OPTIONS, TENSORS)
+    (tmp_path / "model" / "options.json").write_text(json.dumps(other), encoding="utf-8")
+    message = failing(source, tmp_path / "out.hdf5", weights=model)
     assert "LSTMCell/W_0': expected shape (12, 128) by its options, found shape (12, 80)" in message
 
 
@@ -314,11 +315,6 @@ def test_paths_from_the_current_folder(source, weights, tmp_path, monkeypatch, c
     assert (printed.out.partition(": ")[0], printed.err) == ("out.hdf5", "")
     layers, _ = read(tmp_path / "out.hdf5")
     np.testing.assert_allclose(layers[0], expected_layers(LINES[0])[2:], atol=2e-5)
-
-
-def test_options_that_are_not_there(source, weights, tmp_path, capsys):
-    assert run(source, tmp_path / "out.hdf5", weights, "--options", "none.json") == 1
-    assert capsys.readouterr().err == "elmo.embed: none.json: no such options file\n"
 
 
 @pytest.mark.integration

@@ -225,7 +225,7 @@ class TestWriter:
     @pytest.fixture
     def job(self, bilm, texts, tmp_path, weights):
         (tmp_path / "out").mkdir()
-        return ShardsJob(tmp_path / "out", str(weights), None, bilm.fingerprint(), EmbedSettings(), "cpu", 1)
+        return ShardsJob(tmp_path / "out", str(weights), bilm.fingerprint(), EmbedSettings(), "cpu", 1)
 
     def failure(self, job, bilm=None):
         path = job.folder.parent / "texts" / "2020" / "a.txt"
