@@ -22,7 +22,7 @@ from results.figures import drawing
 from results.records.collect import RecordFile
 from results.records.example_scores import read_confidences
 from results.records.identity import CONFIDENCES_NAME
-from results.studies import Study, estimate, figure_of, study_command
+from results.studies import Study, estimate, study_command, texts_of
 from results.tables.rows import Table, arm_titles, unit_numbers
 from results.tables.sheet import shown_score
 
@@ -134,7 +134,9 @@ def reliability(panels: Mapping[str, Mapping[str, np.ndarray]], arms: drawing.Ar
             marks.append(arms[features].line([(across.at(x), up.at(y)) for x, y in points], 1.5, arms[features].title))
             numbers.append(f"{title}, {arms[features].title}: {', '.join(f'{x:.2f}: {y:.2f}' for x, y in points)}")
     shown = [arms[features] for features in dict.fromkeys(name for of_arms in panels.values() for name in of_arms)]
-    return figure_of("calibration", top + SIDE + 24, marks, numbers, shown)
+    title, caption = (texts_of("calibration")[key] for key in ("title", "caption"))
+    text = f"{'; '.join(numbers)}."
+    return drawing.Figure("calibration", title, caption, top + SIDE + 24, marks, numbers=text, legend=shown)
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -16,11 +16,11 @@ import numpy as np
 
 from elmo.common.errors import InputError
 from results.breakdown import FURTHER, Kind, break_down
-from results.figures.drawing import arms_of
+from results.figures.drawing import LaneDot, arms_of
 from results.names import metric_of
 from results.records.collect import RecordFile
 from results.records.metric import Metric
-from results.studies import Estimate, LaneDot, Study, estimate, lanes, study_command
+from results.studies import Estimate, Study, estimate, lanes, study_command
 from results.tables.rows import Group, Row, Table, arm_titles, counts_of, scores_of, unit_numbers
 from results.tables.sheet import shown_gain, shown_score
 

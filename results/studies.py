@@ -6,7 +6,6 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -58,38 +57,10 @@ def estimate(
     return Estimate(float(gain), intervals.gain if intervals else None)
 
 
-class LaneDot(NamedTuple):
-    """A number in a lane of a figure, with the ends of its interval or range, if any; hollow for a second kind."""
-
-    arm: drawing.Arm
-    value: float
-    ends: Sequence[float] = ()
-    hollow: bool = False
-
-
-def lanes(study: str, rows: Mapping[str, Sequence[LaneDot]]) -> drawing.Figure:
-    """A lane for each row, by its title, with its dots one below the other."""
-    texts, dots = texts_of(study), [dot for lane in rows.values() for dot in lane]
-    scale = drawing.spread([x for dot in dots for x in (dot.value, *dot.ends)], drawing.LEFT + 8, drawing.RIGHT - 8)
-    marks, numbers, y = list[drawing.Mark](), list[str](), 0.0
-    for row, lane in rows.items():
-        marks.append(drawing.Label(drawing.LEFT, y + 14, drawing.fitted(row, drawing.RIGHT - drawing.LEFT), "ink", 11))
-        for at, dot in enumerate(lane):
-            across, down = scale.at(dot.value), y + 26 + 10 * at
-            numbers.append(f"{row}, {dot.arm.title}{' (hollow)' * dot.hollow}: {dot.value:.2f}")
-            marks.append(dot.arm.line([(scale.at(end), down) for end in dot.ends or [dot.value]], 1.5))
-            marks.append(replace(dot.arm.dot(across, down, 4, numbers[-1]), hollow=dot.hollow))
-        y += 32 + 10 * len(lane)
-    marks = [*drawing.vertical_ticks(scale, 0, y, texts["axis"]), *marks]
-    return figure_of(study, y + drawing.BELOW, marks, numbers, list(dict.fromkeys(dot.arm for dot in dots)))
-
-
-def figure_of(
-    study: str, height: float, marks: Sequence[drawing.Mark], numbers: Sequence[str], legend: Sequence[drawing.Arm]
-) -> drawing.Figure:
-    """The figure of a study."""
-    title, caption = (texts_of(study)[key] for key in ("title", "caption"))
-    return drawing.Figure(study, title, caption, height, marks, numbers=f"{'; '.join(numbers)}.", legend=legend)
+def lanes(study: str, rows: Mapping[str, Sequence[drawing.LaneDot]]) -> drawing.Figure:
+    """A lane for each row, by its title."""
+    title, caption, axis = (texts_of(study)[key] for key in ("title", "caption", "axis"))
+    return drawing.lanes(study, title, caption, [drawing.Lane(row, dots) for row, dots in rows.items()], axis)
 
 
 def add_study_options(parser: argparse.ArgumentParser) -> None:

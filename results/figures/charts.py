@@ -138,35 +138,20 @@ def convergence(panels: Sequence[Row], arms: drawing.Arms) -> drawing.Figure | N
         return None
     first, second = (arms[features] for features in lanes[0][0].compared)
     most = max(epoch for _, pairs in lanes for pair in pairs for epoch in (pair.best, pair.reached))
-    scale, bottom = (
-        drawing.Scale(1, max(most, 2), drawing.LEFT + 8, drawing.RIGHT - 8, log=True),
-        drawing.LANE_HEIGHT * len(lanes),
-    )
-    marks, numbers = drawing.vertical_ticks(scale, 0, bottom, "epochs (log scale)"), []
-    for lane, (panel, pairs) in enumerate(lanes):
-        y = drawing.LANE_HEIGHT * lane + 28
+    rows = []
+    for panel, pairs in lanes:
         epochs = {first: [pair.best for pair in pairs], second: [pair.reached for pair in pairs]}
-        means = {arm: statistics.fmean(of_arm) for arm, of_arm in epochs.items()}
-        text = " → ".join(f"{mean:.1f}" for mean in means.values())
-        marks += [
-            drawing.Label(drawing.LEFT, y - 14, panel.title, "ink", 11),
-            drawing.Label(drawing.RIGHT, y - 14, text, "ink", 11, "end"),
-        ]
-        marks.append(drawing.ChartLine([(scale.at(mean), y) for mean in means.values()], "muted"))
-        for arm, mean in means.items():
-            marks += [drawing.Dot(scale.at(epoch), y, arm.colour, "circle", 2) for epoch in epochs[arm]]
-            marks.append(arm.dot(scale.at(mean), y, title=f"{arm.title}: {mean:.1f}"))
-        never = sum(pair.censored for pair in pairs)
-        numbers.append(f"{panel.title}: {text} ({len(pairs)} pairs of runs{f', {never} never' * bool(never)})")
+        dots = [drawing.LaneDot(arm, statistics.fmean(of), (min(of), max(of))) for arm, of in epochs.items()]
+        text, never = " → ".join(f"{dot.value:.1f}" for dot in dots), sum(pair.censored for pair in pairs)
+        words = f"{panel.title}: {text} ({len(pairs)} pairs of runs{f', {never} never' * bool(never)})"
+        rows.append(drawing.Lane(panel.title, dots, text=text, words=words))
+    scale = drawing.Scale(1, max(most, 2), drawing.LEFT + 8, drawing.RIGHT - 8, log=True)
     title = f"Epochs until the best dev score of {first.title}"
     caption = (
-        f"{title}, and until {second.title} is as good: marks are means, dots runs. A run that never is as good counts "
-        "with its last epoch."
+        f"{title}, and until {second.title} is as good: marks are means, lines the range of the runs. A run that never "
+        "is as good counts with its last epoch."
     )
-    text = f"{'; '.join(numbers)}."
-    return drawing.Figure(
-        "convergence", title, caption, bottom + drawing.BELOW, marks, numbers=text, legend=[first, second]
-    )
+    return drawing.lanes("convergence", title, caption, rows, "epochs (log scale)", scale)
 
 
 @dataclass(frozen=True)
@@ -263,44 +248,32 @@ def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
     )
 
 
-@dataclass(frozen=True)
-class _Gain:
-    """One line of a chart of gains: a class or kind with its number of test examples, both scores, and the interval."""
-
-    name: str
-    count: str  # of its test examples, if that is known
-    before: float
-    after: float
-    interval: Interval | None
-
-    @property
-    def ends(self) -> Sequence[float]:
-        """Of its interval, or the gain alone."""
-        return self.interval.ends if self.interval else [self.after - self.before]
-
-    @property
-    def text(self) -> str:
-        between = f", {self.interval.low:+.1f} to {self.interval.high:+.1f}" if self.interval else ""
-        return drawing.with_minus(f"{self.after - self.before:+.1f}{between}")
-
-    @property
-    def numbers(self) -> str:
-        return f"{self.name}{self.count}: {self.before:.1f} to {self.after:.1f}, {self.text}"
+def _gain(
+    arm: drawing.Arm, name: str, count: str, means: Sequence[float], interval: Interval | None, heading: str = ""
+) -> drawing.Lane:
+    """The gain on a class or kind, given its number of test examples, if known, both mean scores, and the interval."""
+    before, after = means
+    between = f", {interval.low:+.1f} to {interval.high:+.1f}" if interval else ""
+    text = drawing.with_minus(f"{after - before:+.1f}{between}")
+    words = f"{heading}: " * bool(heading) + f"{name}{count}: {before:.1f} to {after:.1f}, {text}"
+    dots = [drawing.LaneDot(arm, after - before, interval.ends if interval else ())]
+    return drawing.Lane(name, dots, count, text, interval is not None and interval.sign != 0, words, heading)
 
 
 def kind_gains(panel: Row, kinds: Sequence[Kind], arms: drawing.Arms) -> drawing.Figure:
     """The gain on each kind of test examples with its 95 % interval; kinds of one distinction below its name."""
-    gains: dict[str, list[_Gain]] = {}
-    for kind in kinds:
-        before, after = (group.mean for group in kind.row.groups)
-        gain = _Gain(kind.label, f" · {kind.examples:,}", before, after, kind.row.interval)
-        gains.setdefault(kind.by, []).append(gain)
     first, second = (arms[features] for features in panel.compared)
+    gains, distinction = list[drawing.Lane](), ""
+    for kind in kinds:
+        heading, distinction = kind.by * (kind.by != distinction), kind.by
+        means = [group.mean for group in kind.row.groups]
+        gains.append(_gain(second, kind.label, f" · {kind.examples:,}", means, kind.row.interval, heading))
     caption = (
         f"Gain of {second.title} over {first.title} on each kind of test examples, in points of "
         f"{panel.metric_title()}, with 95 % interval, and the number of examples."
     )
-    return _gains_figure(f"kinds-{panel.stem}", panel.title, caption, gains, panel.metric_title(), second)
+    axis = f"gain, points of {panel.metric_title()}"
+    return drawing.lanes(f"kinds-{panel.stem}", panel.title, caption, gains, axis, zero=True)
 
 
 def class_metric(groups: Sequence[Group]) -> str:
@@ -333,6 +306,7 @@ def class_differences(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
     pair = panel.pair
     if pair is None or not (metric := class_metric(pair)):
         return None
+    first, second = (arms[group.features] for group in pair)
     (before, after), classes = (class_runs(group, metric) for group in pair), _classes(pair[1].records[0])
     gains = []
     for name in after:
@@ -341,48 +315,16 @@ def class_differences(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
             intervals = seed_intervals(before[name], after[name])
             count = "" if gold is None else f" · {gold:,.0f}"
             means = statistics.fmean(before[name]), statistics.fmean(after[name])
-            gains.append(_Gain(name, count, *means, intervals.gain if intervals else None))
+            gains.append(_gain(second, name, count, means, intervals.gain if intervals else None))
     if not gains:
         return None
-    first, second = (arms[group.features] for group in pair)
     title = panel.metric_title(metric)
     caption = (
         f"Gain of {second.title} over {first.title} in each class, in points of {title}, with 95 % interval over "
         "seeds, and the number of test examples."
     )
-    return _gains_figure(f"classes-{panel.stem}", panel.title, caption, {"": gains}, title, second)
-
-
-def _gains_figure(
-    name: str, title: str, caption: str, gains: Mapping[str, Sequence[_Gain]], metric: str, arm: drawing.Arm
-) -> drawing.Figure:
-    """A line for each gain, below the name of its distinction if it has one."""
-    each = [gain for of_name in gains.values() for gain in of_name]
-    scale = drawing.spread([end for gain in each for end in gain.ends], drawing.LEFT, drawing.RIGHT, zero=True)
-    marks, numbers, y = list[drawing.Mark](), list[str](), 0.0
-    for distinction, of_name in gains.items():
-        if distinction:
-            y += 18
-            marks.append(drawing.Label(drawing.LEFT, y, distinction, "ink", 12, bold=True))
-        numbers.append(f"{distinction}: " * bool(distinction) + "; ".join(gain.numbers for gain in of_name))
-        for gain in of_name:
-            sure = gain.interval is not None and gain.interval.sign != 0
-            room = drawing.RIGHT - drawing.LEFT - drawing.text_width(gain.count + gain.text, 11) - 8
-            marks += [
-                drawing.ChartLine([(scale.at(0), y + 19), (scale.at(0), y + 29)], "muted"),
-                drawing.Label(drawing.LEFT, y + 16, drawing.fitted(gain.name, room, 11) + gain.count, "ink", 11),
-                drawing.Label(drawing.RIGHT, y + 16, gain.text, "ink" if sure else "muted", 11, "end", sure),
-            ]
-            if gain.interval:
-                line = [(scale.at(end), y + 24) for end in gain.ends]
-                marks.append(drawing.ChartLine(line, arm.colour, 3, "" if sure else "3 3", title=gain.numbers))
-            marks.append(
-                drawing.Dot(scale.at(gain.after - gain.before), y + 24, arm.colour, arm.shape, 4.0, title=gain.numbers)
-            )
-            y += 30
-        y += 6
-    marks = [*drawing.vertical_ticks(scale, 0, y, f"gain, points of {metric}"), *marks]
-    return drawing.Figure(name, title, caption, y + drawing.BELOW, marks, numbers=". ".join(numbers) + ".")
+    axis = f"gain, points of {title}"
+    return drawing.lanes(f"classes-{panel.stem}", panel.title, caption, gains, axis, zero=True)
 
 
 def layer_name(index: int, layers: int) -> str:

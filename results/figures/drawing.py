@@ -198,7 +198,6 @@ LEFT, RIGHT = 8.0, WIDTH - 8.0
 BELOW = 40.0  # for an axis' numbers and label
 AXES_LEFT, AXES_TOP, AXES_BOTTOM = 40.0, 20.0, 198.0
 AXES_HEIGHT = AXES_BOTTOM + 38
-LANE_HEIGHT = 36.0  # of an arm, or a task, in figures with a lane for each
 
 
 @dataclass(frozen=True)
@@ -308,6 +307,79 @@ def vertical_ticks(scale: Scale, top: float, bottom: float, axis: str = "") -> l
         marks.append(Label(x, bottom + 16, shown_tick(tick), "muted", 11, "middle"))
     middle = (scale.start + scale.end) / 2
     return [*marks, Label(middle, bottom + 32, axis, "muted", 11, "middle")] if axis else marks
+
+
+@dataclass(frozen=True)
+class LaneDot:
+    """A number in a lane, with the ends of its interval or range, if any; hollow for a second kind."""
+
+    arm: Arm
+    value: float
+    ends: Sequence[float] = ()
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A line of a figure with some numbers, such as those of a task.
+
+    Attributes:
+        title: Its name.
+        dots: The numbers, one below the other.
+        count: Follows the name, which is cut where there is no room for both.
+        text: What is at its end.
+        sure: Whether the numbers are beyond noise; else lines are dashed, and the text is pale.
+        words: All that it shows; by default the title and each number.
+        heading: Above it, where several lanes begin that belong together.
+    """
+
+    title: str
+    dots: Sequence[LaneDot]
+    count: str = ""
+    text: str = ""
+    sure: bool = True
+    words: str = ""
+    heading: str = ""
+
+
+def lanes(
+    name: str, title: str, caption: str, rows: Sequence[Lane], axis: str, scale: Scale | None = None, zero: bool = False
+) -> Figure:
+    """A figure of lanes over one axis, with a legend of their arms if there are several.
+
+    Args:
+        name: As of `Figure`.
+        title: The same.
+        caption: The same.
+        rows: The lanes.
+        axis: Its label.
+        scale: Of the axis; by default a linear one around all numbers and ends.
+        zero: Whether that includes zero.
+    """
+    shown = [x for row in rows for dot in row.dots for x in (dot.value, *dot.ends)]
+    scale = scale or spread(shown, LEFT + 8, RIGHT - 8, zero=zero)
+    marks, numbers, y = list[Mark](), list[str](), 0.0
+    for row in rows:
+        if row.heading:
+            y += 24
+            marks.append(Label(LEFT, y - 6, row.heading, "ink", 12, bold=True))
+        room = RIGHT - LEFT - text_width(row.count + row.text, 11) - 8 * bool(row.text)
+        marks.append(Label(LEFT, y + 14, fitted(row.title, room) + row.count, "ink", 11))
+        if row.text:
+            marks.append(Label(RIGHT, y + 14, row.text, "ink" if row.sure else "muted", 11, "end", row.sure))
+        for at, dot in enumerate(row.dots):
+            down = y + 26 + 10 * at
+            words = row.words or f"{row.title}, {dot.arm.title}{' (hollow)' * dot.hollow}: {dot.value:.2f}"
+            numbers.append(words)
+            if dot.ends:
+                ends = [(scale.at(end), down) for end in dot.ends]
+                marks.append(dot.arm.line(ends, 1.5, words, "" if row.sure else "3 3"))
+            marks.append(replace(dot.arm.dot(scale.at(dot.value), down, 4, words), hollow=dot.hollow))
+        y += 32 + 10 * len(row.dots)
+    text = f"{'; '.join(dict.fromkeys(numbers))}."
+    arms = list(dict.fromkeys(dot.arm for row in rows for dot in row.dots))
+    marks = [*vertical_ticks(scale, 0, y, axis), *marks]
+    return Figure(name, title, caption, y + BELOW, marks, numbers=text, legend=arms if len(arms) > 1 else [])
 
 
 def both_axes(up: Scale, up_title: str, across: Scale, across_title: str, ticks: Mapping[float, str]) -> list[Mark]:

@@ -26,8 +26,8 @@ from torch.nn.functional import cross_entropy
 
 from elmo.common.errors import command_parser, exit_status, say_on_terminal
 from elmo.published import weights_choices
-from results.figures.drawing import Arm
-from results.studies import LaneDot, add_study_options, lanes, show_study
+from results.figures.drawing import Arm, LaneDot
+from results.studies import add_study_options, lanes, show_study
 from tasks.features.token_features import TokenFeatures
 from tasks.modules.seeding import named_seed
 from tasks.running.config import typed_config
