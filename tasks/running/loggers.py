@@ -17,39 +17,29 @@ LONGEST = 64  # characters of a tag on Weights & Biases; names and groups may ha
 WANDB_FOLDER = ".wandb"  # below runs_dir
 
 
-class _OnWandb:
-    """A run on Weights & Biases: each epoch's values, and the summary of the record."""
+def _started(run: Run) -> Any:  # noqa: ANN401 (imported only when used: it takes a second)
+    """The run on Weights & Biases."""
+    config, name = run.logger, run.identity
+    folder = (run.runs_dir / WANDB_FOLDER).absolute()
+    folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
+    os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
+    import wandb
 
-    def __init__(self, run: Run) -> None:
-        config, name = run.logger, run.identity
-        folder = (run.runs_dir / WANDB_FOLDER).absolute()
-        folder.mkdir(parents=True, exist_ok=True)  # otherwise wandb writes to the system's temporary folder
-        os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))  # read when wandb is first imported
-        import wandb  # imported only when used: it takes a second
-
-        self._run = wandb.init(
-            project=config.project,
-            dir=str(folder),
-            config=dict(run.resolved),
-            entity=config.entity,
-            mode=config.mode,  # type: ignore[arg-type]  # checked
-            id=run.fingerprint[:16],  # stays the same when a stopped run is resumed
-            name=name.title[: 2 * LONGEST],
-            group=name.title.replace(f" seed {name.seed}", "", 1)[: 2 * LONGEST],
-            tags=[tag[:LONGEST] for tag in (name.data, name.task, name.features)],
-            resume="allow" if config.mode == "online" else None,  # `wandb sync` joins offline files of one id
-            settings=wandb.Settings(silent=True, console="off", login_timeout=30),
-        )
-        self._run.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again
-
-    def epoch(self, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values))
-
-    def final(self, values: Mapping[str, Any]) -> None:
-        self._run.summary.update(dict(values))
-
-    def close(self, failed: bool) -> None:
-        self._run.finish(exit_code=int(failed))
+    started = wandb.init(
+        project=config.project,
+        dir=str(folder),
+        config=dict(run.resolved),
+        entity=config.entity,
+        mode=config.mode,  # type: ignore[arg-type]  # checked
+        id=run.fingerprint[:16],  # stays the same when a stopped run is resumed
+        name=name.title[: 2 * LONGEST],
+        group=name.title.replace(f" seed {name.seed}", "", 1)[: 2 * LONGEST],
+        tags=[tag[:LONGEST] for tag in (name.data, name.task, name.features)],
+        resume="allow" if config.mode == "online" else None,  # `wandb sync` joins offline files of one id
+        settings=wandb.Settings(silent=True, console="off", login_timeout=30),
+    )
+    started.define_metric("*", step_metric="epoch")  # also if a resumed run trains an epoch again
+    return started
 
 
 def advice(config: LoggerConfig, runs_dir: Path) -> str:
@@ -66,22 +56,22 @@ class Logger:
     def __init__(self, run: Run, reporter: Reporter) -> None:
         self._run = run
         self._reporter = reporter
-        self._log: _OnWandb | None = None
+        self._log: Any = None  # on Weights & Biases
         if run.logger.name != "none":
             with self._giving_up():
-                self._log = _OnWandb(run)
+                self._log = _started(run)
 
     def epoch(self, values: Mapping[str, float]) -> None:
         """Logs the values of one epoch."""
         if self._log is not None:
             with self._giving_up():
-                self._log.epoch(values)
+                self._log.log(dict(values))
 
     def final(self, values: Mapping[str, Any]) -> None:
         """Logs the summary of the final record."""
         if self._log is not None:
             with self._giving_up():
-                self._log.final(values)
+                self._log.summary.update(dict(values))
 
     def __enter__(self) -> "Logger":
         return self
@@ -92,7 +82,7 @@ class Logger:
         """Closes the log, as failed if the block ended with an exception, and prints what to do with its files."""
         if self._log is not None:
             with self._giving_up():
-                self._log.close(failed=kind is not None)
+                self._log.finish(exit_code=int(kind is not None))
                 if what_to_do := advice(self._run.logger, self._run.runs_dir):
                     self._reporter.say(what_to_do)
 
