@@ -475,11 +475,11 @@ def _coloured(svg: str) -> str:
 
 
 def _plain_table(sheet: Sheet, caption: str, key: str, title: str, about: PageInfo) -> str:
-    """A table below its heading; the site's search finds its lines, and its script sorts them."""
+    """A table below its heading; a script sorts its lines, and the site's search finds them."""
     lines = [
         (about.hit(f"{key}-{i}", f"{title}: {line[0]}"), escape(line[0]), "") for i, line in enumerate(sheet.lines)
     ]
-    return html_table(replace(sheet, title=caption), title, lines if about.site else ())
+    return html_table(replace(sheet, title=caption), title, lines)
 
 
 def _command(experiment: Experiment) -> str:

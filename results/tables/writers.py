@@ -152,32 +152,26 @@ def tex(text: str) -> str:
     return "".join(part + sign for part, sign in zip(parts, [*signs, ""], strict=True))
 
 
-def html_table(sheet: Sheet, label: str, lines: Sequence[tuple[str, str, str]] = ()) -> str:
-    """The sheet as HTML, in a frame that the keyboard can scroll.
+def html_table(sheet: Sheet, label: str, lines: Sequence[tuple[str, str, str]]) -> str:
+    """The sheet as HTML, in a frame that the keyboard can scroll; a page's script can sort its lines.
 
     Args:
         sheet: Its cells.
         label: Its name for readers who do not see it.
-        lines: For each line its attributes, its name and what is below it, as HTML; a page's script can then sort them.
+        lines: For each line its attributes, its name and what is below it, as HTML.
     """
     headers = list(map(escape, sheet.headers))
-    head, body = "", ""
-    for header in headers:
-        shown = f'<button type="button" disabled>{header}</button>' if lines else header
-        head += f'<th scope="col"{" aria-sort=none" * bool(lines)}>{shown}</th>'
-    for number, (first, *cells) in enumerate(sheet.lines):
+    sorts = '<th scope="col" aria-sort=none><button type="button" disabled>{}</button></th>'
+    body = ""
+    for (first, *cells), (attributes, name, below) in zip(sheet.lines, lines, strict=True):
         row = "".join(map(_html_cell, headers[1:], cells))
-        if lines:
-            attributes, name, below = lines[number]
-            body += f'<tbody {attributes}><tr><th scope="row" data-value="{escape(first)}">{name}</th>{row}</tr>'
-            body += f'<tr class="more"><td colspan="{len(headers)}">{below}</td></tr>' if below else ""
-            body += "</tbody>"
-        else:
-            body += f'<tr><th scope="row">{escape(first)}</th>{row}</tr>'
+        body += f'<tbody {attributes}><tr><th scope="row" data-value="{escape(first)}">{name}</th>{row}</tr>'
+        body += f'<tr class="more"><td colspan="{len(headers)}">{below}</td></tr>' if below else ""
+        body += "</tbody>"
     return (
         f'<div class="scores" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f"<table{' class=sortable' * bool(lines)}><caption>{escape(sheet.title)}</caption>"
-        f"<thead><tr>{head}</tr></thead>{body if lines else f'<tbody>{body}</tbody>'}</table></div>"
+        f"<table class=sortable><caption>{escape(sheet.title)}</caption>"
+        f"<thead><tr>{''.join(map(sorts.format, headers))}</tr></thead>{body}</table></div>"
     )
 
 
@@ -214,29 +208,22 @@ def as_csv(table: Table) -> str:
         for arm in table.arms if table.experiment.name else [group.features for group in row.groups]:
             pair = table.against_base(row, arm) if table.experiment.by_arm else row
             pair = pair if pair.pair and arm == pair.compared[1] else row.comparing("", "")
-            gain, cut = pair.interval, pair.cut_interval
             scores = {key: value for key, value in _json_arm(row, arm, table).items() if key not in _NOT_IN_CSV}
-            lines.append(
-                {
-                    **_names(row),
-                    "settings": row.label,
-                    "arm": arm,
-                    **scores,
-                    "over": pair.pair[0].features if pair.pair else None,
-                    "gain": clean(pair.gain),
-                    "gain_low": clean(gain.low) if gain else None,
-                    "gain_high": clean(gain.high) if gain else None,
-                    "gain_p": gain.p if gain else None,
-                    "errors_removed": clean(pair.error_cut),
-                    "errors_removed_low": clean(cut.low) if cut else None,
-                    "errors_removed_high": clean(cut.high) if cut else None,
-                }
-            )
+            over = {"over": pair.pair[0].features if pair.pair else None}
+            gain = _csv_numbers("gain", pair.gain, pair.interval) | {"gain_p": pair.interval and pair.interval.p}
+            cut = _csv_numbers("errors_removed", pair.error_cut, pair.cut_interval)
+            lines.append({**_names(row), "settings": row.label, "arm": arm, **scores, **over, **gain, **cut})
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
     cells = [*map(list, lines[:1]), *(line.values() for line in lines)]
     writer.writerows([csv_cell(cell) for cell in line] for line in cells)
     return output.getvalue()
+
+
+def _csv_numbers(name: str, number: float | None, interval: Interval | None) -> dict[str, float | None]:
+    """The cells of a number and of the ends of its interval."""
+    low, high = map(clean, interval.ends if interval else (None, None))
+    return {name: clean(number), f"{name}_low": low, f"{name}_high": high}
 
 
 # Formats for programs: everything, with the keys of tasks and features.

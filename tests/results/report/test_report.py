@@ -100,7 +100,7 @@ def test_the_paper_s_tables_are_on_the_page(runs):
         save(runs, make_record(score, data="ewt", task="srl", features="elmo", variant={"features.elmo.places": place}))
     text = run_report(runs)[1]
     section = text.partition("<h3>Table 3: places</h3>")[2].partition("</section>")[0]
-    assert [row.count("<td") for row in section.split("<tr>")[2:]] == [section.count('<th scope="col">') - 1]
+    assert [row.count("<td") for row in section.split("<tr>")[2:]] == [section.count('<th scope="col"') - 1]
     assert '<td data-label="both" data-value="62.00"><span>62.00 (1)</span></td>' in section
     assert '<td data-label="gain, 95 % interval" data-value="+2.00"><span>+2.00</span></td>' in section
     assert "<code>python -m tasks.run -m experiment=table3</code>" in section
