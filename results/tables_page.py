@@ -1,14 +1,13 @@
 """The files made from the published records: results/tables.md, the SVG figures that it shows, and parts of README."""
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elmo.common.errors import InputError
 from results.experiments import HEADLINE, load_experiment, main_runs, only_cells
-from results.figures.charts import convergence, layer_map, sample_efficiency, speeds
+from results.figures.charts import convergence, layer_map, sample_efficiency
 from results.figures.drawing import Figure, arms_of, picture, published_files
 from results.figures.errors_removed import MAIN_FIGURE, arm_gains, errors_removed
 from results.names import arm_title, default_pair, load_names, load_paper
@@ -152,10 +151,12 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
         findings = [finding for finding in table.findings if finding.row and finding.row[0] == MINI]
         of_mini = replace(table, rows=mini, others=[row for row in table.others if row.data == MINI], findings=findings)
         show_gains(texts.demo, of_mini, f"--data {MINI} --notes")
+    if figure := convergence(full_size, arms_of(table.titles)):
+        blocks += _heading(texts.speed)
+        show([figure])
     published_scores = read_toml(Others, "others.toml")
     sections = [
         (texts.controls, controls_sheet(table, texts.controls.arms, texts.controls.compared)),
-        (texts.speed, speed_sheet(full_size)),
         (texts.anchors, anchors_sheet(published_scores)),
         (texts.costs, costs_sheet(published_scores)),
         (Chapter("By other metrics"), other_metrics_sheet(table, table.rows)),
@@ -163,8 +164,6 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     for heading, sheet in sections:
         if sheet.lines:
             blocks += _heading(heading)
-            if heading is texts.speed and (figure := convergence(full_size, arms_of(table.titles))):
-                show([figure])
             blocks.append(markdown_table(sheet))
     if others:
         arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in others)]
@@ -288,24 +287,6 @@ def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[s
         titles = arm_titles([first, second], [group for row in rows for group in row.groups])
         header = f"{titles[second]} over {titles[first]}"
         columns += cells.gain_columns([row.comparing(first, second) for row in rows], header)
-    return cells.sheet_of("", columns)
-
-
-def speed_sheet(rows: Sequence[Row]) -> Sheet:
-    """The epochs until the baseline's best dev score, of both arms; with those of runs that never reach it."""
-    by_row = {row.title: of_row for row in rows if (of_row := speeds(row))}
-    before = [statistics.fmean(speed.best for speed in of_row) for of_row in by_row.values()]
-    after = [statistics.fmean(speed.reached for speed in of_row) for of_row in by_row.values()]
-    never = [str(sum(speed.censored for speed in of_row) or cells.EMPTY) for of_row in by_row.values()]
-    first, second = arm_titles(default_pair(), [group for row in rows for group in row.groups]).values()
-    columns: list[Column] = [
-        ("task", "l", list(by_row)),
-        (f"{first}, its best epoch", "l", [f"{mean:.1f}" for mean in before]),
-        (f"{second}, first epoch as good", "l", [f"{mean:.1f}" for mean in after]),
-        ("share", "l", [f"{100 * late / early:.0f} %" for early, late in zip(before, after, strict=True)]),
-        ("pairs of runs", "l", [str(len(of_row)) for of_row in by_row.values()]),
-        ("never as good (last epoch counts)", "l", never),
-    ]
     return cells.sheet_of("", columns)
 
 

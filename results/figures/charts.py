@@ -142,14 +142,18 @@ def convergence(panels: Sequence[Row], arms: drawing.Arms) -> drawing.Figure | N
     for panel, pairs in lanes:
         epochs = {first: [pair.best for pair in pairs], second: [pair.reached for pair in pairs]}
         dots = [drawing.LaneDot(arm, statistics.fmean(of), (min(of), max(of))) for arm, of in epochs.items()]
-        text, never = " → ".join(f"{dot.value:.1f}" for dot in dots), sum(pair.censored for pair in pairs)
+        before, after = (dot.value for dot in dots)
+        text = f"{before:.1f} → {after:.1f}, {100 * after / before:.0f} %"
+        never = sum(pair.censored for pair in pairs)
         words = f"{panel.title}: {text} ({len(pairs)} pairs of runs{f', {never} never' * bool(never)})"
-        rows.append(drawing.Lane(panel.title, dots, text=text, words=words))
+        rows.append(
+            drawing.Lane(panel.title, dots, f" · {len(pairs)}" + f", {never} never" * bool(never), text, words=words)
+        )
     scale = drawing.Scale(1, max(most, 2), drawing.LEFT + 8, drawing.RIGHT - 8, log=True)
     title = f"Epochs until the best dev score of {first.title}"
     caption = (
-        f"{title}, and until {second.title} is as good: marks are means, lines the range of the runs. A run that never "
-        "is as good counts with its last epoch."
+        f"{title}, and until {second.title} is as good: marks are means, lines the range of the runs, after each task "
+        "the number of pairs of runs. A run that never is as good counts with its last epoch."
     )
     return drawing.lanes("convergence", title, caption, rows, "epochs (log scale)", scale)
 
