@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Annotated, Any, get_args, get_type_hints
@@ -46,28 +46,16 @@ def width(key: str, value: int) -> None:
     count(WIDEST, key, value)
 
 
-def positive(key: str, value: float | None) -> None:
-    """Raises an InputError for zero and below; null passes."""
-    if value is not None and not value > 0:
-        raise InputError(f"{key}: expected a positive number, found {value}")
+def within(expected: str, holds: Callable[[float], bool], key: str, value: float | None) -> None:
+    """Raises an InputError unless the condition holds for the value; null passes."""
+    if value is not None and not holds(value):
+        raise InputError(f"{key}: expected {expected}, found {value}")
 
 
-def dropout(key: str, value: float) -> None:
-    """Raises an InputError unless the value is at least 0 and below 1."""
-    if not 0 <= value < 1:
-        raise InputError(f"{key}: expected at least 0 and below 1, found {value}")
-
-
-def fraction(key: str, value: float | None) -> None:
-    """Raises an InputError unless the value is above 0 and below 1; null passes."""
-    if value is not None and not 0 < value < 1:
-        raise InputError(f"{key}: expected above 0 and below 1, found {value}")
-
-
-def share(key: str, value: float) -> None:
-    """Raises an InputError unless the value is above 0 and at most 1."""
-    if not 0 < value <= 1:
-        raise InputError(f"{key}: expected more than 0 and at most 1, found {value}")
+positive = partial(within, "a positive number", lambda value: value > 0)
+dropout = partial(within, "at least 0 and below 1", lambda value: 0 <= value < 1)
+fraction = partial(within, "above 0 and below 1", lambda value: 0 < value < 1)
+share = partial(within, "more than 0 and at most 1", lambda value: 0 < value <= 1)
 
 
 def one_of(known: Collection[str], key: str, value: str) -> None:
