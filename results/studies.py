@@ -20,7 +20,7 @@ from results.stats import Interval, paired_intervals
 from results.tables.fill import fill_all
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
-from results.tables.sheet import MARKS, sheet_of, shown_interval
+from results.tables.sheet import MARKS, sheet_of, with_interval
 from results.tables.writers import LAYOUTS, markdown_table, write_sheets
 
 Line = Mapping[str, str]  # a line of a table: cells by header, the same headers in all lines
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
     def shown(self, sign: str = "+") -> str:
         """The number and the interval."""
-        return ", ".join(filter(None, [f"{self.value:{sign}.2f}", shown_interval(self.interval, sign)]))
+        return with_interval(f"{self.value:{sign}.2f}", self.interval, sign)
 
 
 def estimate(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from elmo.common.errors import InputError
 from results.experiments import HEADLINE, load_experiment, main_runs, only_cells
-from results.figures.charts import convergence, layer_map, sample_efficiency
+from results.figures.charts import convergence
 from results.figures.drawing import Figure, arms_of, picture, published_files
-from results.figures.errors_removed import MAIN_FIGURE, arm_gains, errors_removed
-from results.names import arm_title, default_pair, load_names, load_paper
+from results.figures.errors_removed import MAIN_FIGURE, errors_removed
+from results.names import default_pair, load_names, load_paper
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
 from results.records.typed_json import read_toml
-from results.report.parts import Chapter, blocks_of, load_texts, table_efficiencies
+from results.report.parts import Chapter, blocks_of, figures_of, load_texts
 from results.tables import sheet as cells
 from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
 from results.tables.rows import MINI, Group, Row, Table, arm_titles
@@ -227,19 +227,10 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
         runs=runs,
         shows=shows,
         filled=f"{len(groups) - empty} of {len(groups)}",
-        figures=_figures(chapter.figure, table),
+        figures=figures_of(chapter, table),
         blocks=[experiment.note] if chapter.figure == "layers" else blocks,  # scores say nothing about weights
         missing=f"{empty} of {len(groups)} cells are empty: `{runs}` fills them." if empty and runs else "",
     )
-
-
-def _figures(kind: str, table: Table) -> Sequence[Figure]:
-    if kind == "efficiency":
-        looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
-        return [sample_efficiency(efficiency, looks) for efficiency in table_efficiencies(table)]
-    groups = [(row.title, group) for row in table.rows for group in row.groups]
-    figure = layer_map(groups) if kind == "layers" else arm_gains(table)
-    return [figure] if figure else []
 
 
 def contents(chapters: Sequence[ShownChapter]) -> str:

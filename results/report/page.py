@@ -15,12 +15,10 @@ from urllib.parse import quote
 from elmo.common.files import duration
 from results import names
 from results.experiments import Experiment, sweep_name
-from results.figures.charts import sample_efficiency
 from results.figures.drawing import PALETTE, Figure, arms_of, both_forms, captioned, inline_svg, swatch, with_legend
-from results.figures.errors_removed import arm_gains
 from results.records.collect import PUBLISHED, Finding, RecordFile
 from results.records.record import RunRecord
-from results.report.parts import CHARTS, Chapter, TaskBlock, layer_experiments, load_texts, table_efficiencies
+from results.report.parts import CHARTS, Chapter, TaskBlock, figures_of, layer_experiments, load_texts
 from results.tables import sheet as cells
 from results.tables.fill import commands_of, commit_of, typed_sweep
 from results.tables.rows import Group, Row, Table, arm_titles, as_stem, verdict
@@ -442,11 +440,9 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
             f"<li>{escape(line)}</li>" for line in [*cells.marks_in(table, [sheet]), *cells.explanations(table)]
         )
         notes = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
-        figures = list(filter(None, [arm_gains(table)]))
-        if chapter.figure == "efficiency" and about.site:  # the one page has these with their tasks
-            looks = arms_of({arm: names.arm_title(arm) for arm in table.arms})
-            drawn = [sample_efficiency(sizes, looks) for sizes in table_efficiencies(table)]
-            figures += [replace(figure, caption=f"{figure.title}. {figure.caption}") for figure in drawn]
+        figures = figures_of(chapter, table)
+        if chapter.figure == "efficiency":  # the one page has these with their tasks
+            figures = [replace(one, caption=f"{one.title}. {one.caption}") for one in figures if about.site]
         content = about_it + _figures(figures) + _plain_table(sheet, cells.SCORES, key, title, about)
         content += about.downloads(key, compared=True) + _command(table.experiment) + notes
         return Part(key, title, content, TABLES, table)

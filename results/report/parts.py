@@ -9,7 +9,8 @@ from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
 from results.figures import charts
 from results.figures.charts import Efficiency, efficiencies, efficiency
 from results.figures.drawing import Arms, Figure, arms_of, titled
-from results.figures.errors_removed import errors_removed
+from results.figures.errors_removed import arm_gains, errors_removed
+from results.names import arm_title
 from results.records.collect import Collection, RecordFile
 from results.records.typed_json import read_toml
 from results.report.board import BOARD, filled, shows_board
@@ -186,6 +187,16 @@ def table_efficiencies(table: Table) -> list[Efficiency]:
         rows.setdefault(line.key, []).append(line)
     sizes = [efficiency([replace(row, name="") for row in same]) for same in rows.values()]
     return [size for size in sizes if size]
+
+
+def figures_of(chapter: Chapter, table: Table) -> list[Figure]:
+    """What a chapter draws of its experiment."""
+    if chapter.figure == "efficiency":
+        looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
+        return [charts.sample_efficiency(sizes, looks) for sizes in table_efficiencies(table)]
+    groups = [(row.title, group) for row in table.rows for group in row.groups]
+    figure = charts.layer_map(groups) if chapter.figure == "layers" else arm_gains(table)
+    return [figure] if figure else []
 
 
 def layer_experiments() -> list[Experiment]:

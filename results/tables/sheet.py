@@ -264,8 +264,8 @@ def _mean_columns(table: Table) -> list[Column]:
     ranks = supported_ranks({pair: mean_over_tasks(gains(*pair)) for pair in combinations(found, 2)})
     means = {arm: statistics.fmean(of_arm) for arm, of_arm in found.items()}
     cells = {
-        arm: ", ".join(filter(None, [f"{means[arm]:+.2f}", shown_interval(mean_over_tasks(found[arm]))]))
-        for arm in found
+        arm: with_interval(f"{means[arm]:+.2f}", mean_over_tasks(of_arm))
+        for arm, of_arm in found.items()
         if arm != base
     }
     priced = {arm: (costs[arm].milliseconds, -means[arm]) for arm in found if arm in costs}
@@ -306,13 +306,17 @@ def shown_score(group: Group | None, scores: Sequence[float] | None = None) -> s
 
 def shown_gain(row: Row) -> str:
     """The gain with its interval."""
-    return EMPTY if row.gain is None else ", ".join(filter(None, [f"{row.gain:+.2f}", shown_interval(row.interval)]))
+    return EMPTY if row.gain is None else with_interval(f"{row.gain:+.2f}", row.interval)
 
 
 def shown_cut(row: Row) -> str:
     """The share of errors that the gain removes, with its interval."""
-    between = shown_interval(row.cut_interval, sign="-")
-    return EMPTY if row.error_cut is None else ", ".join(filter(None, [f"{row.error_cut:.1f} %", between]))
+    return EMPTY if row.error_cut is None else with_interval(f"{row.error_cut:.1f} %", row.cut_interval, sign="-")
+
+
+def with_interval(number: str, interval: Interval | None, sign: str = "+") -> str:
+    """A number and, after a comma, its interval, if there is one."""
+    return ", ".join(filter(None, [number, shown_interval(interval, sign)]))
 
 
 def shown_interval(interval: Interval | None, sign: str = "+") -> str:
