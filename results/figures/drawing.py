@@ -13,9 +13,9 @@ from html import escape
 from itertools import pairwise
 from typing import Literal
 
-from results.names import Shape, common_title, load_names
+from results.names import Shape, load_names
 from results.records.printing import printable_on_pages, without_markup
-from results.tables.rows import Group
+from results.tables.rows import Group, arm_titles
 
 WIDTH = 360.0
 Point = tuple[float, float]
@@ -183,15 +183,12 @@ def titled(arms: Arms, groups: Sequence[Group], *, recipes: bool = True) -> dict
 
     Arms that an experiment's file names, not their features, keep their titles.
     """
-    shown = dict(arms)
-    for name in {group.features for group in groups} & arms.keys():
-        of_arm = [group for group in groups if group.features == name]
-        records = [group.records[0] for group in of_arm]
-        by_features = all(record.identity.features == name for record in records)
-        title = common_title(name, records) if by_features else arms[name].title
-        old = [group.old_recipe for group in of_arm if group.old_recipe and recipes]
-        shown[name] = replace(arms[name], title=", ".join([title, *old[-1:]]))
-    return shown
+    old = {group.features: group.old_recipe for group in groups if group.old_recipe and recipes}
+    by_features = {group.features for group in groups if group.features == group.records[0].identity.features}
+    titles = {name: arm.title for name, arm in arms.items()} | arm_titles(by_features & arms.keys(), groups)
+    return {
+        name: replace(arm, title=", ".join(filter(None, [titles[name], old.get(name)]))) for name, arm in arms.items()
+    }
 
 
 LEFT, RIGHT = 8.0, WIDTH - 8.0

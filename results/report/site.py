@@ -3,8 +3,6 @@
 Its scripts fetch these files from the same place; without a script all pages but the comparison are complete.
 """
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -23,7 +21,7 @@ from results.report.page import PageInfo, Part
 from results.tables import sheet as cells
 from results.tables.rows import MINI, Row, Table
 from results.tables.sheet import Sheet
-from results.tables.writers import as_csv, as_json, html_table
+from results.tables.writers import as_csv, as_json, csv_text, html_table
 
 STYLE, *SCRIPTS = (Path(__file__).with_name(name) for name in ("site.css", "page.js", "site.js"))
 POLICY = "style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:"
@@ -168,7 +166,8 @@ def _numbers(table: Table | Sheet) -> dict[str, str]:
     """The files to download, by suffix."""
     if isinstance(table, Table):
         return {"csv": as_csv(table), "json": as_json(table)}
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([table.headers, *table.lines])
     rows = [dict(zip(table.headers, line, strict=True)) for line in table.lines]
-    return {"csv": text.getvalue(), "json": json.dumps(rows, indent=2, ensure_ascii=False) + "\n"}
+    return {
+        "csv": csv_text([table.headers, *table.lines]),
+        "json": json.dumps(rows, indent=2, ensure_ascii=False) + "\n",
+    }

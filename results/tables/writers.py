@@ -213,10 +213,16 @@ def as_csv(table: Table) -> str:
             gain = _csv_numbers("gain", pair.gain, pair.interval) | {"gain_p": pair.interval and pair.interval.p}
             cut = _csv_numbers("errors_removed", pair.error_cut, pair.cut_interval)
             lines.append({**_names(row), "settings": row.label, "arm": arm, **scores, **over, **gain, **cut})
+    return csv_text([*map(list, lines[:1]), *(line.values() for line in lines)])
+
+
+def csv_text(lines: Iterable[Iterable[object]]) -> str:
+    """Lines of cells as CSV, with a quote before text that a spreadsheet would read as a formula."""
+    formulas = ("=", "@", "+", "-", "\t", "\r")
     output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    cells = [*map(list, lines[:1]), *(line.values() for line in lines)]
-    writer.writerows([csv_cell(cell) for cell in line] for line in cells)
+    csv.writer(output, lineterminator="\n").writerows(
+        [f"'{cell}" if isinstance(cell, str) and cell.startswith(formulas) else cell for cell in line] for line in lines
+    )
     return output.getvalue()
 
 
@@ -229,11 +235,6 @@ def _csv_numbers(name: str, number: float | None, interval: Interval | None) -> 
 # Formats for programs: everything, with the keys of tasks and features.
 MACHINE_FORMATS: Mapping[str, Callable[[Table], str]] = {"csv": as_csv, "json": as_json}
 _NOT_IN_CSV = ("scores", "seeds", "limit")
-
-
-def csv_cell(cell: object) -> object:
-    """Puts a quote before text that a spreadsheet would read as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "@", "+", "-", "\t", "\r")) else cell
 
 
 def _names(row: Row) -> dict[str, object]:
