@@ -2,22 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.experiments import HEADLINE, load_experiment, main_runs, only_cells
+from results.experiments import HEADLINE, load_experiment, main_runs
 from results.figures.charts import convergence
 from results.figures.drawing import Figure, arms_of, picture, published_files
 from results.figures.errors_removed import MAIN_FIGURE, errors_removed
-from results.names import default_pair, load_names, load_paper
+from results.names import default_pair
 from results.records.collect import Collection
 from results.records.printing import printable, without_markup
-from results.records.typed_json import read_toml
-from results.report.parts import Chapter, blocks_of, figures_of, load_texts
+from results.report.parts import Chapter, figures_of, load_texts
 from results.tables import sheet as cells
 from results.tables.fill import Selection, commands_of, commit_of, fill, fill_all, typed_sweep
-from results.tables.rows import MINI, Group, Row, Table, arm_titles
+from results.tables.rows import MINI, Row, Table, arm_titles
 from results.tables.sheet import Column, Sheet
 from results.tables.writers import as_text, markdown_table
 
@@ -104,7 +103,7 @@ class ShownChapter:
 
 
 def tables_page(collection: Collection, table: Table, published: Path) -> tuple[str, list[Figure]]:
-    """The Markdown of all published tables, and its figures: the paper's, the mini data, controls, other settings.
+    """The Markdown of the published tables, and its figures. The report has other settings and charts, too.
 
     Args:
         collection: All published records.
@@ -115,10 +114,6 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     in_order = [Chapter(experiment=HEADLINE), *texts.paper]
     chapters = {one.experiment or one.file: shown_chapter(one, collection, published) for one in in_order}
     chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
-    # by arm: without dev scores; Table 1: its other runs are those of rows that show the suite's defaults
-    names = [one.experiment for one in in_order if one.experiment not in ("", HEADLINE)]
-    shown = [name for name in names if not load_experiment(name).by_arm]
-    others = _without_runs_of(_without_baselines(table.others), collection, shown)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 
     def show(drawn: Sequence[Figure]) -> None:
@@ -154,28 +149,14 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     if figure := convergence(full_size, arms_of(table.titles)):
         blocks += _heading(texts.speed)
         show([figure])
-    published_scores = read_toml(Others, "others.toml")
     sections = [
         (texts.controls, controls_sheet(table, texts.controls.arms, texts.controls.compared)),
-        (texts.anchors, anchors_sheet(published_scores)),
-        (texts.costs, costs_sheet(published_scores)),
         (Chapter("By other metrics"), other_metrics_sheet(table, table.rows)),
     ]
     for heading, sheet in sections:
         if sheet.lines:
             blocks += _heading(heading)
             blocks.append(markdown_table(sheet))
-    if others:
-        arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in others)]
-        sheet = cells.gains_sheet(table, others, "", arms, wide=True, dev=True)
-        blocks += [*_heading(texts.settings), markdown_table(sheet), "; ".join(cells.marks_in(table, [sheet]))]
-        blocks.append(rerun_block(others))
-    charts = blocks_of(replace(table, rows=full_size, others=[row for row in table.others if row.data != MINI]))
-    for kind, heading in {"curves": texts.curves, "layers": texts.layers}.items():  # the report has the other charts
-        drawn = [figure for block in charts for of_kind, figure in block.charts if of_kind == kind]
-        if not {figure.name for figure in drawn} <= figures.keys():
-            blocks += _heading(heading)
-            show(drawn)
     return "\n\n".join(filter(None, blocks)) + "\n", list(figures.values())
 
 
@@ -240,32 +221,13 @@ def contents(chapters: Sequence[ShownChapter]) -> str:
         ("", "l", [f"[{one.title}](#{anchor})" for one, anchor in zip(chapters, anchors, strict=True)]),
         ("cells with runs", "l", [one.filled for one in chapters]),
         ("runs it", "l", [f"`{one.runs}`" if one.runs else "" for one in chapters]),
-        ("shows it", "l", [f"`{one.shows}`" for one in chapters]),
+        ("shows it", "l", [f"`{one.shows}`" if one.shows else "" for one in chapters]),
     ]
     return markdown_table(Sheet("", columns))
 
 
 def _heading(chapter: Chapter) -> list[str]:
     return [f"## {chapter.title}", chapter.text]
-
-
-def _without_baselines(rows: Sequence[Row]) -> list[Row]:
-    """The rows without those that have only a baseline which is next to another arm in another row."""
-    baselines = {id(row.pair[0]) for row in rows if row.pair and row.group(row.compared[0]) is None}
-    return [row for row in rows if not all(id(group) in baselines for group in row.groups)]
-
-
-def _without_runs_of(rows: Sequence[Row], collection: Collection, experiments: Sequence[str]) -> list[Row]:
-    """The rows that have runs of their own, which none of these experiments shows."""
-    chosen = [cell for name in experiments for cell in load_experiment(name).cells]
-    shown = {item.record.identity.title for item in only_cells(collection, chosen).files}
-    return [row for row in rows if any(run.identity.title not in shown for group in _groups(row) for run in group.runs)]
-
-
-def _groups(row: Row) -> list[Group]:
-    """The groups of a row, with the baseline that its gain is over."""
-    borrowed = [row.pair[0]] if row.pair and row.pair[0] not in row.groups else []
-    return [*borrowed, *row.groups]
 
 
 def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[str]]) -> Sheet:
@@ -302,51 +264,9 @@ def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
 
 
 def rerun_block(rows: Sequence[Row]) -> str:
-    """The commands that reproduce each line of a table; runs of several lines are in the first of them."""
-    lines, listed = ["```sh"], set[str]()
+    """The commands that reproduce each line of a table."""
+    lines = ["```sh"]
     for row in rows:
-        # the command of a plain baseline is in the block of the main table
-        plain = [group for group in row.others if not group.label] if row.settings else []
-        listed |= {group.runs[0].fingerprint for group in plain}
-        groups = [group for group in _groups(row) if group.runs[0].fingerprint not in listed]
-        listed |= {group.runs[0].fingerprint for group in groups}
-        if groups:
-            title = f"{row.title}, {row.metric_title()}"
-            lines += [printable(f"# {title}: {commit_of(groups)}"), *map(printable, commands_of(groups))]
+        title = f"{row.title}, {row.metric_title()}"
+        lines += [printable(f"# {title}: {commit_of(row.groups)}"), *map(printable, commands_of(row.groups))]
     return "\n".join([*lines, "```"])
-
-
-@dataclass(frozen=True)
-class OtherSystem:
-    """Scores that a system reached, by task and as printed, and where they are printed."""
-
-    name: str
-    source: str
-    scores: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Others:
-    """The content of others.toml: what others published, scores on the paper's tasks and costs of pretraining."""
-
-    system: Sequence[OtherSystem]
-    cost: Sequence[Mapping[str, str]]
-
-
-def anchors_sheet(others: Others) -> Sheet:
-    """The scores, a column for each task in the order of the paper's Table 1."""
-    systems, names = others.system, load_names().tasks
-    columns: list[Column] = [("", "l", [system.name for system in systems])]
-    columns += [
-        (names[task].title, "l", [system.scores.get(task, cells.EMPTY) for system in systems])
-        for task in load_paper().tasks
-    ]
-    return cells.sheet_of("", [*columns, ("source", "l", [system.source for system in systems])])
-
-
-def costs_sheet(others: Others) -> Sheet:
-    """The costs, ours and published."""
-    keys = {"name": "", "parameters": "parameters", "text": "text", "read": "read in all passes"}
-    keys |= {"time": "time", "source": "source"}
-    columns = [(title, "l", [cost.get(key, cells.EMPTY) for cost in others.cost]) for key, title in keys.items()]
-    return cells.sheet_of("", columns)

@@ -64,11 +64,6 @@ class PageTexts:
     controls: Chapter
     board: Chapter
     speed: Chapter
-    anchors: Chapter
-    costs: Chapter
-    settings: Chapter
-    curves: Chapter
-    layers: Chapter
 
 
 @cache

@@ -111,7 +111,6 @@ def gains_sheet(
     arms: Sequence[str],
     *,
     wide: bool,
-    dev: bool = False,
     best: bool = False,
 ) -> Sheet:
     """A line for each row: the scores of these arms, the gain, and the paper's scores.
@@ -122,20 +121,17 @@ def gains_sheet(
         title: The title of the sheet.
         arms: The arms to show.
         wide: Whether to show the metric, p, the errors removed, and the differences from the paper's scores.
-        dev: Whether to show the mean dev scores of the two arms.
         best: Whether to find the best scores.
     """
     titles = [row.title for row in rows]
     columns: list[Column] = [("task", "l", titles)]
     columns += [metric_column(rows)] if wide or len(set(titles)) < len(titles) else []
-    columns += [("dev", "l", [_dev(row) for row in rows])] if dev else []
     first = len(columns)
     columns += score_columns(table, rows, arms)
     always = len(columns)
     gain, *more = gain_columns(rows)
     columns += [gain, *(more if wide else [])]
-    if not dev:
-        columns += paper_columns(table, rows, arms, wide=wide)
+    columns += paper_columns(table, rows, arms, wide=wide)
     lines = {line: best_arm(row, arms) for line, row in enumerate(rows) if best}
     places = {(first + arms.index(arm), line) for line, arm in lines.items() if arm}
     return replace(sheet_of(title, columns, always), best=places)
@@ -211,12 +207,6 @@ def _to_band(row: Row) -> str:
     low, high = band.scores[row.compared[0]]
     away = names.distance(baseline.mean, (low, high))
     return f"{f'{away:+.2f} outside' if away else 'in'} {low} to {high}"
-
-
-def _dev(row: Row) -> str:
-    groups = [group for arm in row.compared if (group := shown_group(row, arm))]
-    means = [statistics.fmean(scores) for group in groups if (scores := group.scores_by("dev", group.metric))]
-    return " → ".join(f"{mean:.2f}" for mean in means) or EMPTY
 
 
 def arms_sheet(table: Table, best: bool = False) -> Sheet:
