@@ -35,14 +35,14 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     demo = fill_all(collection, Selection(data=[MINI]))
     shown = cells.sheets_of(demo)
     text, figures = tables_page(collection, summary, root / PUBLISHED)
+    main = [picture(figure, PUBLISHED.as_posix()) for figure in figures if figure.name == MAIN_FIGURE]
     blocks = {
-        "figure": f"{_shown(figures, MAIN_FIGURE)}\n{summary.experiment.note}\n".strip() + "\n",
+        "figure": f"{''.join(main)}\n\n{summary.experiment.note}\n".strip() + "\n",
         "table1": readme_table(summary),
         "demo": f"```\n{as_text(shown, [('Notes', [cells.note_line(demo, shown)])])}```\n",
     }
-    drawn = [
-        path for path in (root / PUBLISHED).glob("*.svg") if not path.with_suffix(".md").exists()
-    ]  # not a command's
+    # A command's own figures are next to their tables.
+    drawn = [path for path in (root / PUBLISHED).glob("*.svg") if not path.with_suffix(".md").exists()]
     old: dict[Path, str | None] = {PUBLISHED / path.name: None for path in drawn}
     return {
         **old,
@@ -50,11 +50,6 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
         TABLES: text.replace(f"{root}/", ""),
         README: with_blocks(read_if_there(root / README) or "", blocks),
     }
-
-
-def _shown(figures: Sequence[Figure], name: str) -> str:
-    """The HTML that shows the figure of this name; empty if there is none."""
-    return "".join(f"{picture(figure, PUBLISHED.as_posix())}\n" for figure in figures if figure.name == name)
 
 
 def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
@@ -113,7 +108,6 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     texts = load_texts()
     in_order = [Chapter(experiment=HEADLINE), *texts.paper]
     chapters = {one.experiment or one.file: shown_chapter(one, collection, published) for one in in_order}
-    chapters[HEADLINE] = replace(chapters[HEADLINE], title=texts.gains.title)
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 
     def show(drawn: Sequence[Figure]) -> None:
@@ -121,31 +115,23 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
         figures.update({figure.name: figure for figure in drawn})
         blocks.append(" ".join(picture(figure, published.name) for figure in drawn))
 
-    def show_gains(chapter: Chapter, noted: Table, options: str) -> None:
-        blocks.extend(_heading(chapter))
-        if figure := errors_removed(noted.rows, table.compared, table.main_arms):
-            show([figure])
-        if noted.rows:
-            sheet = cells.gains_sheet(table, noted.rows, "", default_pair(), wide=True)
-            line = cells.note_line(noted, [sheet], f"`python -m results.table --published {options}`")
-            blocks.extend([markdown_table(sheet), without_markup(line)])
-            blocks.extend([texts.rerun] * (texts.rerun not in blocks))
-            blocks.append(rerun_block(noted.rows))
-
-    full_size, mini = ([row for row in table.rows if (row.data == MINI) is wanted] for wanted in (False, True))
+    full_size = [row for row in table.rows if row.data != MINI]
     for experiment, chapter in chapters.items():
+        blocks.append(f"## {chapter.title}")
         if experiment == HEADLINE:
-            gains = replace(texts.gains, text=table.experiment.note)
-            show_gains(gains, replace(table, rows=full_size), "--notes")
+            blocks.append(table.experiment.note)
+            if figure := errors_removed(full_size, table.compared, table.main_arms):
+                show([figure])
+            if full_size:
+                sheet = cells.gains_sheet(table, full_size, "", default_pair(), wide=True)
+                option, noted = "`python -m results.table --published --notes`", replace(table, rows=full_size)
+                line = cells.note_line(noted, [sheet], option)
+                blocks += [markdown_table(sheet), without_markup(line), texts.rerun, rerun_block(full_size)]
         else:
-            blocks += [f"## {chapter.title}", chapter.text]
+            blocks.append(chapter.text)
             show(chapter.figures)
             blocks += chapter.blocks
         blocks.append(chapter.missing)
-    if mini:
-        findings = [finding for finding in table.findings if finding.row and finding.row[0] == MINI]
-        of_mini = replace(table, rows=mini, others=[row for row in table.others if row.data == MINI], findings=findings)
-        show_gains(texts.demo, of_mini, f"--data {MINI} --notes")
     if figure := convergence(full_size, arms_of(table.titles)):
         blocks += _heading(texts.speed)
         show([figure])

@@ -59,8 +59,6 @@ class PageTexts:
     introduction: str
     rerun: str
     paper: Sequence[Chapter]
-    gains: Chapter
-    demo: Chapter
     controls: Chapter
     board: Chapter
     speed: Chapter

@@ -105,13 +105,7 @@ def best_arm(row: Row, arms: Sequence[str]) -> str | None:
 
 
 def gains_sheet(
-    table: Table,
-    rows: Sequence[Row],
-    title: str,
-    arms: Sequence[str],
-    *,
-    wide: bool,
-    best: bool = False,
+    table: Table, rows: Sequence[Row], title: str, arms: Sequence[str], *, wide: bool, best: bool = False
 ) -> Sheet:
     """A line for each row: the scores of these arms, the gain, and the paper's scores.
 
@@ -130,8 +124,7 @@ def gains_sheet(
     columns += score_columns(table, rows, arms)
     always = len(columns)
     gain, *more = gain_columns(rows)
-    columns += [gain, *(more if wide else [])]
-    columns += paper_columns(table, rows, arms, wide=wide)
+    columns += [gain, *(more if wide else []), *paper_columns(table, rows, arms, wide=wide)]
     lines = {line: best_arm(row, arms) for line, row in enumerate(rows) if best}
     places = {(first + arms.index(arm), line) for line, arm in lines.items() if arm}
     return replace(sheet_of(title, columns, always), best=places)

@@ -48,17 +48,11 @@ def typed_words(config: DictConfig) -> list[str]:
 
 def runs_in(config: DictConfig) -> list[list[str]]:
     """The runs of a sweep, each as its overrides: the cells of an experiment, or the product of what was typed."""
-    if config.hydra.sweeper.experiment:
-        return [cell.overrides for cell in cells_in(config)]
+    if experiment := config.hydra.sweeper.experiment:
+        return [cell.overrides for cell in experiment_cells(experiment, _parsed(typed_words(config)))]
     params = config.hydra.sweeper.get("params") or {}
     values = typed_values(_parsed([*(f"{key}={value}" for key, value in params.items()), *typed_words(config)]))
     return [list(map(as_typed, zip(values, chosen, strict=True))) for chosen in product(*values.values())]
-
-
-def cells_in(config: DictConfig) -> list[Cell]:
-    """The runs of an experiment's sweep; none of another sweep's."""
-    experiment = config.hydra.sweeper.experiment
-    return experiment_cells(experiment, _parsed(typed_words(config))) if experiment else []
 
 
 def _parsed(arguments: list[str]) -> list[Override]:

@@ -36,7 +36,7 @@ from tasks.running.experiment import Ended
 from tasks.running.loggers import advice
 from tasks.running.predict import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
-from tasks.sweeps.runs import Composed, cells_in, composed, manifest_of, needs_of, plan_lines, runs_in, typed_words
+from tasks.sweeps.runs import Composed, composed, manifest_of, needs_of, plan_lines, runs_in, typed_words
 
 # Hydra accepts plugins only by names below hydra_plugins, so the sweeper is known to it under such a name. A package of
 # that name at the top of the repository would have no other purpose.
@@ -138,8 +138,6 @@ class SuiteSweeper(Sweeper):
             write_manifest(runs_dir, manifest)
         except OSError as error:
             say(f"python -m results.status will not show it: {error}")
-        if lost := not_in_table(config, sweep):
-            say(lost)
         models = [run.path.parent for run in sweep.runs.values() if run.keep_weights]
         if nothing_left(sweep) and all((folder / WEIGHTS_NAME).is_file() for folder in models):
             say(f"all {len(sweep)} runs were done already. {next_command(config)}")
@@ -266,21 +264,6 @@ def end_line(overrides: str, ended: Ended) -> str:
     if ended.status == "finished":
         return f"{ended.title:<{TITLE_WIDTH}}  {ended.text}"
     return f"{overrides}  is running elsewhere" if ended.status == "elsewhere" else ""
-
-
-def not_in_table(config: DictConfig, sweep: Composed) -> str:
-    """A warning if the table of an experiment will not find all of its runs; empty if it will."""
-    made = [(cell, sweep.runs.get(" ".join(cell.overrides))) for cell in cells_in(config)]
-    lost = [(cell, run) for cell, run in made if run is not None and not cell.is_run(run.identity, run.resolved)]
-    if not lost:
-        return ""
-    cell, run = lost[0]
-    return (
-        f"python -m results.table --experiment will not find {len(lost)} of {len(sweep)} runs: it compares what is "
-        f"typed with what is recorded. The first, {shlex.join(cell.overrides)}, is recorded as {run.identity.title}. "
-        "Type values as records have them, one key each (not ${KEY}, {KEY: VALUE} or yes), and name a dataset file "
-        "like the `name` in it"
-    )
 
 
 def nothing_left(sweep: Composed) -> bool:

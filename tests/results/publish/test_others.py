@@ -3,21 +3,23 @@
 import json
 from pathlib import Path
 
-from results.names import load_paper
-from results.records.typed_json import read_toml
-from results.tables_page import Others, anchors_sheet, costs_sheet
+from results.names import load_names, load_paper
 
 ROOT = Path(__file__).parents[3]
 
 
-def cells(sheet, name):
-    """The cells of a line by column."""
-    return next(dict(zip(sheet.headers, line, strict=True)) for line in sheet.lines if line[0] == name)
+def tables():
+    """The two tables of the file, each as a list of lines by column."""
+    lines = (ROOT / "results/published/others.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    first, second = (number for number, row in enumerate(rows) if set("".join(row)) <= {"-", " "})
+    anchors, costs = (rows[first - 1], rows[first + 1 : second - 1]), (rows[second - 1], rows[second + 1 :])
+    return [[dict(zip(header, row, strict=True)) for row in of] for header, of in (anchors, costs)]
 
 
 def test_costs_of_our_models_are_those_of_their_cards_and_curves():
     """Tokens and minutes are those of the last line of the log; the size is the one that the paper's page names."""
-    found = cells(costs_sheet(read_toml(Others, "others.toml")), "biLM small")
+    (found,) = (row for row in tables()[1] if row[""] == "biLM small")
     log = (ROOT / "elmo/pretrained/small/curve.csv").read_text().splitlines()
     last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
     assert found["read in all passes"] == f"{int(last['tokens']) / 1e9:.1f} G tokens"
@@ -28,9 +30,7 @@ def test_costs_of_our_models_are_those_of_their_cards_and_curves():
 
 
 def test_every_published_number_has_a_source():
-    others = read_toml(Others, "others.toml")
-    assert all(own.source for own in others.system)
-    assert all(own["source"] for own in others.cost)
-    assert {task for own in others.system for task in own.scores} <= set(load_paper().tasks)
-    shown = cells(anchors_sheet(others), "best before ELMo")
-    assert "-" not in shown.values()  # the paper's column is complete
+    anchors, costs = tables()
+    assert all(row["source"] != "-" for row in [*anchors, *costs])
+    assert {load_names().tasks[task].title for task in load_paper().tasks} <= anchors[0].keys()
+    assert "-" not in anchors[0].values()  # the paper's column is complete

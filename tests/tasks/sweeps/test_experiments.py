@@ -292,26 +292,6 @@ class TestOwn:
         own.write_text(text)
         assert found == runs_of(f"experiment={own}")
 
-    @pytest.mark.parametrize(
-        ("old", "new", "lost"),
-        [
-            ("train_fraction=0.5", "train_fraction=0.5", ""),
-            ("train_fraction=0.5", "trainer.epochs=${seed}", "4 of 8 runs"),
-            ("features.elmo.places=[input]", "features.elmo={places: [input]}", "4 of 8 runs"),
-            ("data=mini", 'data=mini", "features.words.lowercase=yes', "4 of 8 runs"),
-            ("splits:", "name: other\nsplits:", "4 of 8 runs"),
-        ],
-    )
-    def test_runs_that_its_table_will_not_find(self, own, old, new, lost):
-        for path in (own, own.parent / "half.yaml"):
-            path.write_text(path.read_text().replace(old, new))
-        with initialize_config_module("conf", version_base="1.3"):
-            loader = GlobalHydra.instance().config_loader()
-            config = loader.load_configuration("config", [f"experiment={own}"], RunMode.MULTIRUN)
-            found = sweeper.not_in_table(config, sweep_runs.composed(config, sweep_runs.runs_in(config)))
-        assert found.startswith(f"python -m results.table --experiment will not find {lost}" if lost else "")
-        assert bool(found) is bool(lost)
-
     def test_a_file_with_a_mistake(self, own, command, tmp_path):
         own.write_text(OWN.replace("seeds", "seed"))
         code, _, err = command("-m", f"experiment={own}", f"runs_dir={tmp_path}")
