@@ -49,7 +49,7 @@ def test_the_page_has_the_paper_s_tables_and_figures_with_their_commands(tmp_pat
     assert "| 2 of 36 | `python -m tasks.run -m experiment=table2` |" in contents[1], "on dev and on test"
     for name in PAPER:
         anchor = re.search(rf"\[{name}[^]]*\]\(#([^)]*)\)", found[""])[1]
-        heading = re.sub(r"[:']", "", found[name].partition("\n")[0]).lower().replace(" ", "-")
+        heading = re.sub(r"[:',]", "", found[name].partition("\n")[0]).lower().replace(" ", "-")
         assert anchor == heading
         assert name == "Table 4" or f"experiment={name.replace(' ', '').lower()}" in found[name], "fills empty cells"
     assert "| 44.00 (1) |" in found["Table 2"]
