@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from elmo import load_bilm, published
+from elmo.bilm import weight_files
 from elmo.common.errors import InputError
 from elmo.pretrain.batches import JoinedBatches, text_of_words
 from elmo.pretrain.corpus.token_store import SPECIALS
@@ -129,7 +130,8 @@ def test_damaged_and_missing_output_layers_are_reported(model, tmp_path):
 
 
 def test_a_shipped_biLM_is_found_by_its_name_unless_a_path_has_it(model, tmp_path, monkeypatch):  # noqa: N802
-    monkeypatch.setattr(published, "SHIPPED", tmp_path / "export")
+    for module in (published, weight_files):
+        monkeypatch.setattr(module, "SHIPPED", tmp_path / "export")
     export(model.core, Output(model.output, VOCABULARY, "ptb"), tmp_path / "export", "tiny")
     assert load_bilm("tiny").fingerprint() == load_bilm(tmp_path / "export" / "tiny").fingerprint()
     assert published.shipped_names() == ["bilm-tf", "tiny"]

@@ -214,12 +214,21 @@ def test_words_and_words_with_characters_train_and_load_again(kind, text, finish
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Training(chosen=0.0), "training.chosen: expected above 0 and below 1, found 0.0"),
+        (lambda: Settings(training=Training(chosen=0.0)), "training.chosen: expected above 0 and below 1, found 0.0"),
         (lambda: Settings(objective="masked", max_tokens=1), "max_tokens: expected at least 2, found 1"),
         (lambda: Settings(objective="next"), "objective: expected forward or joined or masked, found 'next'"),
-        (lambda: TransformerShape(n_heads=0), "transformer.n_heads: expected at least 1, found 0"),
-        (lambda: TransformerShape(n_layers=101), "transformer.n_layers: expected at most 100, found 101"),
-        (lambda: TransformerShape(exported=1), "transformer.exported: expected at least 2, found 1"),
+        (
+            lambda: Settings(transformer=TransformerShape(n_heads=0)),
+            "transformer.n_heads: expected at least 1, found 0",
+        ),
+        (
+            lambda: Settings(transformer=TransformerShape(n_layers=101)),
+            "transformer.n_layers: expected at most 100, found 101",
+        ),
+        (
+            lambda: Settings(transformer=TransformerShape(exported=1)),
+            "transformer.exported: expected at least 2, found 1",
+        ),
     ],
 )
 def test_settings_out_of_range_are_refused(make, message):

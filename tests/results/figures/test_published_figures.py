@@ -29,7 +29,7 @@ OVERLAPS = """
 @pytest.fixture(scope="module")
 def files(repository):
     found = sorted((repository / "results" / "published").glob("*.svg"))
-    assert len(found) > 20
+    assert len(found) > 10
     return found
 
 
