@@ -48,18 +48,17 @@ def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
         except InputError as error:
             findings += [Finding("unreadable", line, wrong=True) for line in str(error).split("\n")]
             notes.append(f"Left out, because python -m results.verify refuses it: {path.name}")
-    base, of_row = default_pair()[0], defaultdict[tuple[str, str], list[Group]](list)
+    base, of_row = default_pair()[0], defaultdict[tuple[str, str, str], list[Group]](list)
     for one in accepted:
         for key, (baseline, group) in one.groups.items():
-            text = one.manifest.overlaps.get(key)
-            declared = [f"{one.manifest.title}, {_task(key)}: {text}"] if text else []
-            groups = of_row[key, baseline.label]
+            text, (data, task) = one.manifest.overlaps.get(key), key.split("/")
+            declared = [f"{one.manifest.title}, {task_title(data, task)}: {text}"] if text else []
+            groups = of_row[data, task, baseline.label]
             groups += [] if groups else [replace(baseline, features=base)]
             groups.append(replace(group, features=one.manifest.name, declared=declared))
     known = {cell.identity.row: cell.row for cell in experiment.cells}
     in_order, rows = list(known.values()), list[Row]()
-    for (key, label), groups in of_row.items():
-        data, task = key.split("/")
+    for (data, task, label), groups in of_row.items():
         if experiment.chosen is not None and (data, task) not in known:
             continue
         spec = known.get((data, task)) if not label else None
@@ -87,14 +86,10 @@ def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
     return Table(shown, rows, [], findings, columns=columns)
 
 
-def _task(key: str) -> str:
-    data, task = key.split("/")
-    return task_title(data, task)
-
-
 def _labels(checked: Checked) -> str:
     """How far all rows are confirmed, or each kind with its tasks."""
     by_label: dict[str, list[str]] = {}
     for key, label in checked.labels.items():
-        by_label.setdefault(label, []).append(_task(key))
+        data, task = key.split("/")
+        by_label.setdefault(label, []).append(task_title(data, task))
     return "; ".join(f"{label}: {', '.join(of)}" if len(by_label) > 1 else label for label, of in by_label.items())

@@ -35,6 +35,7 @@ PAIRED = [
 ]
 REMEDY = "Name the columns: --columns TEXT,LABEL, or for pairs --columns TEXT,TEXT,LABEL"
 _TAG = re.compile(r"[BIESLUM]-\S+|O")
+_TREE = re.compile(r"\((\S+) .*\)")
 _NO_SPACE = re.compile(r"\s+|^$")
 CONLLU, UPOS = 10, 3  # columns of CoNLL-U, and the one of parts of speech
 Rows = Sequence[Mapping[str, Any]]
@@ -94,7 +95,7 @@ def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
         if text.lstrip()[:1] in ("{", "["):
             data = _of_table(*_json_rows(path, text), columns)
         else:
-            data = _tagged(text) or _of_table(*_delimited(path, text), columns)
+            data = _trees(text) or _tagged(text) or _of_table(*_delimited(path, text), columns)
     else:
         raise InputError(f"{given}: expected a file, a folder or the name of a dataset, found none. Check the path")
     data.said[:0] = said
@@ -179,6 +180,15 @@ def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
             tags = {name: [names[tag] for tag in row[name]] for name, names in lists.items()}
             rows.append({**row, **named, **tags})
     return list(rows[0]), rows, "a Hugging Face dataset, all of its splits together"
+
+
+def _trees(text: str) -> OwnData | None:
+    """The sentences of treebank trees, a line each, with the label of the whole tree; None if these are none."""
+    trees = [_TREE.fullmatch(line.strip()) for line in text.split("\n") if line.strip()]
+    if not trees or not all(trees[:LOOKED_AT]):
+        return None
+    rows = [OwnExample((" ".join(re.findall(r"([^\s()]+)\)", tree[0])),), tree[1]) for tree in trees if tree]
+    return OwnData("classify", ("text", "label"), rows, ["trees, each with the label of its root"])
 
 
 def _tagged(text: str) -> OwnData | None:

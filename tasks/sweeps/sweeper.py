@@ -29,7 +29,7 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import duration, expanded, print_lines
 from elmo.common.progress import Reporter, print_line
 from results.experiments import NOT_RECORDED, load_experiment
-from results.records.progress import DEFAULT_RUNS, LOCK_NAME, write_manifest
+from results.records.progress import DEFAULT_RUNS, write_manifest
 from results.records.record import RecordUnreadable, read_record
 from tasks.running.config import Run
 from tasks.running.experiment import Ended
@@ -89,8 +89,7 @@ class SweepJob:
         if not self.total:
             return ""
         ended = self.runs_ended()
-        under_way = sum(path.with_name(LOCK_NAME).exists() for path in self.to_do)
-        return f"  {progress(self.total, len(self.to_do) - ended, ended, under_way, time.time() - self.since)}"
+        return f"  {progress(self.total, len(self.to_do) - ended, ended, time.time() - self.since)}"
 
 
 class SuiteSweeper(Sweeper):
@@ -293,21 +292,17 @@ def _has_failed(path: Path) -> bool:
     return False
 
 
-def progress(total: int, left: int, ended: int, under_way: int, elapsed: float) -> str:
+def progress(total: int, left: int, ended: int, elapsed: float) -> str:
     """The number of runs that are done, and the estimated time of the others.
 
     Args:
         total: runs of the sweep.
         left: runs that have not ended.
         ended: runs that have ended since the sweep began; the others were done before.
-        under_way: runs that have begun, of those left.
         elapsed: seconds since the sweep began.
     """
-    text = f"{total - left} of {total} done"
-    if not left:
-        return text
-    begun = under_way / 2  # counted as half done
-    return f"{text}, about {duration(elapsed * (left - begun) / (max(ended, 1) + begun))} left"
+    rest = f", about {duration(elapsed * left / max(ended, 1))} left" if left else ""
+    return f"{total - left} of {total} done{rest}"
 
 
 def summary(ends: Iterable[Ended], recorded: bool) -> str:

@@ -96,6 +96,12 @@ def test_a_word_may_be_the_sign_of_comments_and_lines_may_have_more_columns(tmp_
     assert data.rows[0].tags == ("O", "B-X")
 
 
+def test_trees_have_the_label_of_their_root(tmp_path):
+    trees = [f"({i % 5} (2 It) (3 ({i % 2} {i}) (1 .)))" for i in range(60)]
+    data = read_own(table(tmp_path / "x.txt", trees))
+    assert [(row.texts[0], row.label) for row in data.rows[:2]] == [("It 0 .", "0"), ("It 1 .", "1")]
+
+
 def test_lists_of_words_and_tags(tmp_path):
     rows = [{"id": i, "tokens": ["Ada", "sleeps"], "pos_tags": [3, 4], "ner_tags": ["B-PER", "O"]} for i in range(60)]
     data = read_own(table(tmp_path / "x.jsonl", map(json.dumps, rows)))
@@ -209,3 +215,8 @@ def test_an_open_quote_does_not_swallow_the_rest_of_a_table(tmp_path, bad):
     (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows[:60], bad, *rows[60:]]) + "\n")
     with pytest.raises(InputError, match=r"a\.csv, line 62: expected a closing quote"):
         read_own(str(tmp_path / "a.csv"))
+
+
+def test_the_file_of_readme(repository):
+    data = read_own(str(repository / "tasks" / "mini" / "sst5" / "test.txt"))
+    assert (data.task, len(data.rows), len({row.label for row in data.rows})) == ("classify", 500, 5)

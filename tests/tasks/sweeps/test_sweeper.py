@@ -87,15 +87,15 @@ class TestManifest:
 
 
 class TestProgress:
-    def test_two_workers_half_way_through_their_runs(self):
-        """Ten runs of 20 s take two workers 100 s; after 30 s two have ended, two are half done, and 70 s are left."""
-        assert sweeper.progress(10, left=8, ended=2, under_way=2, elapsed=30) == "2 of 10 done, about 70 s left"
+    def test_two_workers(self):
+        """Ten runs of 20 s take two workers 100 s; after 40 s four have ended, and 60 s are left."""
+        assert sweeper.progress(10, left=6, ended=4, elapsed=40) == "4 of 10 done, about 60 s left"
 
     def test_skipped_runs_are_done_but_take_no_time(self):
-        assert sweeper.progress(13, left=1, ended=2, under_way=0, elapsed=40) == "12 of 13 done, about 20 s left"
+        assert sweeper.progress(13, left=1, ended=2, elapsed=40) == "12 of 13 done, about 20 s left"
 
     def test_no_time_is_left_after_the_last_run(self):
-        assert sweeper.progress(3, left=0, ended=2, under_way=0, elapsed=5) == "3 of 3 done"
+        assert sweeper.progress(3, left=0, ended=2, elapsed=5) == "3 of 3 done"
 
     def test_the_last_line_counts_skipped_and_failed_runs(self):
         finished, skipped = Ended("finished", "f1: 1", "a"), Ended("skipped")
