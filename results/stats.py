@@ -17,6 +17,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -129,12 +130,12 @@ class ArmScores:
     noise: float = 0.0
     df: int | None = None
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """The mean score."""
         return statistics.fmean(self.scores)
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """The variance between seeds; 0 for one run."""
         return statistics.variance(self.scores) if len(self.scores) > 1 else 0.0
@@ -213,10 +214,22 @@ def paired_intervals(
         unit: The name of the clusters.
         lender: The arm whose deviation between seeds a single run borrows; by default that of the other arm.
     """
-    if clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters):
-        clusters, unit = None, ""  # such as sentences without documents
+    clusters, unit = distinct(clusters, unit)
     arms = [measured(counts, recompute, clusters) for counts in (first, second)]
-    return _intervals(_Pair(arms[0], arms[1], lender, unit, None if clusters is None else len(set(clusters))))
+    return arm_intervals(arms[0], arms[1], clusters, unit, lender)
+
+
+def distinct(clusters: Sequence[float] | None, unit: str) -> tuple[Sequence[float] | None, str]:
+    """The clusters and their unit; None where each has one example, such as sentences without documents."""
+    alone = clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters)
+    return (None, "") if alone else (clusters, unit)
+
+
+def arm_intervals(
+    first: ArmScores, second: ArmScores, clusters: Sequence[float] | None, unit: str, lender: ArmScores | None
+) -> Intervals | None:
+    """As `paired_intervals`, of arms that are measured."""
+    return _intervals(_Pair(first, second, lender, unit, None if clusters is None else len(set(clusters))))
 
 
 def seed_intervals(

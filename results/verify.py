@@ -21,7 +21,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -110,7 +110,14 @@ def _published(folder: Path) -> Sequence[RecordFile]:
 
 
 def _predictions(item: RecordFile) -> Sequence[Prediction]:
-    return read_predictions(item.path.with_name(PREDICTIONS_NAME), item.record.fingerprint) or ()
+    return _read(item.path, item.record.fingerprint)
+
+
+def _read(record: Path, fingerprint: str) -> Sequence[Prediction]:
+    return read_predictions(record.with_name(PREDICTIONS_NAME), fingerprint) or ()
+
+
+_known_predictions = lru_cache(4)(_read)  # each run of a row is compared with the same
 
 
 def _references(record: RunRecord, known: Sequence[RecordFile]) -> list[RecordFile]:
@@ -136,11 +143,11 @@ def _of_run(item: RecordFile, runs: Path, known: Sequence[RecordFile]) -> Iterat
         yield "expected a dataset, task and fold of which the suite publishes runs, found none"
         return
     whole = record.identity.features == default_pair()[0]
-    facts, *theirs = _facts([item, *references[:_REFERENCES]])
+    facts, theirs = _facts([item, *references[:_REFERENCES]])
     ours = {**_fixed(record, whole), "path": str(item.path), **facts}
     place = {"path": str(record_path(runs, record.identity))}
     for other in references:
-        unlike = differences({**_fixed(other.record, whole), **place, **theirs[0]}, ours)
+        unlike = differences({**_fixed(other.record, whole), **place, **theirs}, ours)
         if not unlike:
             break
     for key, (expected, found) in list(unlike.items())[:3]:
@@ -151,11 +158,11 @@ def _of_run(item: RecordFile, runs: Path, known: Sequence[RecordFile]) -> Iterat
             yield f"epochs: expected a curve of its own, found that of {other.record.identity.title}"
     if predictions := _predictions(item):
         same = (other for other in known if other.record.data_hashes == record.data_hashes)
-        gold = next(filter(None, map(_predictions, same)), ())
+        gold = next(filter(None, (_known_predictions(other.path, other.record.fingerprint) for other in same)), ())
         if [(one.id, one.example, one.gold) for one in predictions] != [(one.id, {}, {}) for one in gold]:
             yield f"{PREDICTIONS_NAME}: expected the suite's {len(gold)} examples in order, without text, found others"
             return
-        whole_ones = [asdict(replace(g, predicted=p.predicted)) for g, p in zip(gold, predictions, strict=True)]
+        whole_ones = [{**vars(g), "predicted": p.predicted} for g, p in zip(gold, predictions, strict=True)]
         write_predictions(item.path.with_name(PREDICTIONS_NAME), record.fingerprint, whole_ones)
 
 
@@ -223,7 +230,7 @@ def _fixed(record: RunRecord, whole: bool) -> dict[str, object]:
 
 
 def _facts(items: Sequence[RecordFile]) -> list[dict[str, object]]:
-    """What is known about the test examples of the first run, in which all others are equal; the first may not be."""
+    """What is known about the test examples of the first two runs, in which all but the first are equal."""
     runs = [read_examples(item.path.with_name(EXAMPLES_NAME), item.record.fingerprint) or [] for item in items]
     runs = [[{**one, "gold": one.get("tp", 0) + one.get("fn", 0)} for one in run] for run in runs]
     same = [
@@ -237,7 +244,7 @@ def _facts(items: Sequence[RecordFile]) -> list[dict[str, object]]:
 
     return [
         {"examples": len(run), "example": {f"{n}": [sorted(one), *of_example(one)] for n, one in enumerate(run)}}
-        for run in runs
+        for run in runs[:2]
     ]
 
 

@@ -52,6 +52,11 @@ class Group:
     declared: Sequence[str] = ()
 
     @cached_property
+    def measured(self) -> dict[object, stats.ArmScores | None]:
+        """What its test examples add to its scores, by metric and clusters; filled by `Row`."""
+        return {}
+
+    @cached_property
     def label(self) -> str:
         """The settings on one line, as typed; empty for plain runs."""
         return as_label(self.settings)
@@ -454,17 +459,26 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     """Over examples and seeds if all runs have examples that give their scores, else over seeds."""
     examples = next((run for run in first.examples if run), ())
     metric = names.metric_of(first.records[0], examples[0]) if examples else None
-    counts = [counts_of(group, metric, len(examples)) for group in (first, second)] if metric else [None]
+    unit = FOLD if examples and FOLD in examples[0] else metric.unit if metric else ""
+    clusters, unit = stats.distinct(unit_numbers(examples, unit), unit)
+    arms = [_measured(group, metric, len(examples), clusters) for group in (first, second)] if metric else [None]
     arm = stats.ArmScores(lender.group.scores, df=lender.df) if lender else None
-    if metric is None or counts[0] is None or counts[1] is None:
+    if metric is None or arms[0] is None or arms[1] is None:
         return stats.seed_intervals(first.scores, second.scores, arm)
-    unit = FOLD if FOLD in examples[0] else metric.unit
-    clusters = unit_numbers(examples, unit)
-    recompute = partial(scores_of, metric)
     if lender and min(len(first.scores), len(second.scores)) == 1:
-        lent = counts_of(lender.group, metric, len(examples))
-        arm = arm if lent is None else replace(stats.measured(lent, recompute, clusters), df=lender.df)
-    return stats.paired_intervals(counts[0], counts[1], recompute, clusters, unit, arm)
+        lent = _measured(lender.group, metric, len(examples), clusters)
+        arm = arm if lent is None else replace(lent, df=lender.df)
+    return stats.arm_intervals(arms[0], arms[1], clusters, unit, arm)
+
+
+def _measured(group: Group, metric: Metric, size: int, clusters: Sequence[float] | None) -> stats.ArmScores | None:
+    """`stats.measured` of `counts_of`, once for a group: tables compare it with many others."""
+    key = (repr(metric), size, clusters and tuple(clusters))
+    if key not in group.measured:
+        counts = counts_of(group, metric, size)
+        known = None if counts is None else stats.measured(counts, partial(scores_of, metric), clusters)
+        group.measured[key] = known
+    return group.measured[key]
 
 
 def counts_of(group: Group, metric: Metric, size: int) -> np.ndarray | None:
@@ -476,10 +490,10 @@ def counts_of(group: Group, metric: Metric, size: int) -> np.ndarray | None:
     if len(runs) < len(group.records):
         return None
     try:
-        columns = [[list(map(itemgetter(name), run)) for name in metric.columns] for run in runs]
+        columns = [[np.fromiter(map(itemgetter(name), run), float, size) for name in metric.columns] for run in runs]
     except KeyError:  # runs of different versions of the task
         return None
-    counts = np.array([[*of_run, [1] * size] for of_run in columns], float).transpose(0, 2, 1)
+    counts = np.array([[*of_run, np.ones(size)] for of_run in columns]).transpose(0, 2, 1)
     return counts if np.abs(scores_of(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
 
 
@@ -490,7 +504,10 @@ def scores_of(metric: Metric, sums: np.ndarray) -> np.ndarray:
 
 def unit_numbers(examples: Sequence[Example], unit: str) -> list[float] | None:
     """The number of the unit, such as "article", of each example; None if they have none."""
-    return list(map(itemgetter(unit), examples)) if all(unit in example for example in examples) else None
+    try:
+        return list(map(itemgetter(unit), examples))
+    except KeyError:
+        return None
 
 
 @dataclass(frozen=True)
