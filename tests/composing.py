@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from hydra._internal import config_loader_impl
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.defaults_list import Overrides
 from hydra._internal.sources_registry import SourcesRegistry
@@ -29,14 +29,19 @@ SHIPPED = {"pkg", "structured", "typed-file"}  # sources whose names have the sa
 @contextmanager
 def composing_quickly() -> Iterator[None]:
     """For configs that are composed in the block, in this process."""
-    with shipped_files_are_read_once(), shipped_files_are_merged_once(), plain_runs_are_composed_once():
+    with (
+        shipped_files_are_read_once(),
+        shipped_files_are_merged_once(),
+        plain_runs_are_composed_once(),
+        equal_settings_are_checked_once(),
+    ):
         yield
 
 
 @contextmanager
 def shipped_files_are_read_once() -> Iterator[None]:
     source = SourcesRegistry.instance().resolve("pkg")
-    read, files = source.load_config, {}
+    read, files, nodes, create_map = source.load_config, {}, {}, defaults_list._create_interpolation_map
 
     def load_config(self, config_path):
         key = (self.provider, self.path, config_path)
@@ -44,8 +49,22 @@ def shipped_files_are_read_once() -> Iterator[None]:
             files[key] = pickle.dumps(read(self, config_path))
         return pickle.loads(files[key])  # noqa: S301 (faster than a deep copy)
 
+    def load(self, config_path):
+        node = self._load(config_path)
+        if id(node) not in nodes:
+            nodes[id(node)] = node, pickle.dumps(node)
+        return pickle.loads(nodes[id(node)][1])  # noqa: S301
+
+    def create_interpolation_map(overrides, defaults, self_added):  # needed by few lists, and made for all
+        return create_map(overrides, defaults, self_added) if any(one.is_interpolation() for one in defaults) else None
+
     kept = patch.object(ConfigStore, "__deepcopy__", lambda store, _: store, create=True)  # each compose copies it
-    with patch.object(source, "load_config", load_config), kept:
+    with (
+        patch.object(source, "load_config", load_config),
+        patch.object(ConfigStore, "load", load),
+        patch.object(defaults_list, "_create_interpolation_map", create_interpolation_map),
+        kept,
+    ):
         yield
 
 
@@ -73,12 +92,14 @@ def shipped_files_are_merged_once() -> Iterator[None]:
         if id(defaults) not in kept:
             return merge(self, defaults, repo)
         if id(defaults) not in trees:
-            of_all = next(number for number, one in enumerate(defaults, 1) if one.config_path == "schema")  # most of it
-            key = repr(defaults[:of_all])
-            if key not in trees:
-                trees[key] = pickle.dumps(merge(self, defaults[:of_all], repo))
-            start = ConfigResult("", "", pickle.loads(trees[key]), {})  # noqa: S301
-            trees[id(defaults)] = pickle.dumps(merge(self, [start, *defaults[of_all:]], repo))
+            paths, start, merged = [one.config_path for one in defaults], [], 0
+            for last in ("schema", *(path for path in paths if path.startswith("logger/"))):  # behind it: a task's own
+                end = paths.index(last) + 1
+                key = repr(defaults[:end])
+                if key not in trees:
+                    trees[key] = pickle.dumps(merge(self, [*start, *defaults[merged:end]], repo))
+                start, merged = [ConfigResult("", "", pickle.loads(trees[key]), {})], end  # noqa: S301
+            trees[id(defaults)] = pickle.dumps(merge(self, [*start, *defaults[merged:]], repo))
         return pickle.loads(trees[id(defaults)])  # noqa: S301
 
     def load_single(self, default, repo):
@@ -111,6 +132,29 @@ def plain_runs_are_composed_once() -> Iterator[None]:
         return dict(kept(state(), task, features, data))
 
     with patch.object(config, "_plain_settings", plain_settings):
+        yield
+
+
+@contextmanager
+def equal_settings_are_checked_once() -> Iterator[None]:
+    check, known = config._checked, {}
+
+    def checked(kind, values, where):
+        if not kind.__module__.startswith("tasks."):
+            return check(kind, values, where)
+        key = (kind, where, pickle.dumps(values))
+        if key in known:
+            return pickle.loads(known[key])  # noqa: S301
+        datasets = pickle.dumps(values.get("datasets"))  # a task's, which take half of the time
+        result = check(kind, {**values, "datasets": {}} if datasets in known else values, where)
+        if datasets in known:
+            result.datasets = pickle.loads(known[datasets])  # noqa: S301
+        elif "datasets" in values:
+            known[datasets] = pickle.dumps(result.datasets)
+        known[key] = pickle.dumps(result)
+        return result
+
+    with patch.object(config, "_checked", checked):
         yield
 
 
