@@ -103,7 +103,7 @@ def _content(path: Path) -> dict[str, bytes]:
         )
     content: dict[str, bytes] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(_inflated(path.read_bytes(), str(path)))) as archive:
+        with tarfile.open(fileobj=io.BytesIO(_inflated(path.read_bytes(), str(path))), mode="r:") as archive:
             for member in archive:
                 file = archive.extractfile(member) if member.isreg() and not member.issparse() else None
                 rules = {

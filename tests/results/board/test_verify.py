@@ -442,3 +442,7 @@ def test_a_rerun_agrees_within_the_deviation_between_seeds(
     said = capsys.readouterr()
     assert ("rerun, seed 1" in said.out) is (not reason)
     assert reason in said.err
+
+
+def test_what_is_no_archive_is_said_on_one_line(tmp_path):
+    assert len(refused(tmp_path, gzip.compress(b"no archive" * 100)).splitlines()) == 1
