@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from elmo.common.checks import at_least
 from elmo.common.errors import command_parser, exit_status, say_on_terminal
 from elmo.published import weights_choices
 from results.figures.drawing import Arm, LaneDot
@@ -207,6 +208,8 @@ def _std(numbers: np.ndarray) -> float:
 
 
 def _show(options: argparse.Namespace) -> None:
+    at_least(2, "--items", options.items)  # of one, a softmax learns nothing
+    at_least(1, "--orders", options.orders)
     lines, rows = [], dict[str, list[LaneDot]]()
     for line, dots in chain.from_iterable(probe(name, options) for name in options.properties or PROPERTIES):
         lines.append(line)

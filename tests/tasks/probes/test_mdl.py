@@ -135,3 +135,16 @@ def test_the_command_probes_mini_data_and_keeps_what_it_prints(tmp_path, monkeyp
     assert main(words) == 0
     assert (tmp_path / "kept" / "mdl.md").read_text() == first
     assert "hollow: the control task" in (tmp_path / "kept" / "mdl.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--items", "1"], "--items: expected at least 2, found 1"),
+        (["--items", "-5"], "--items: expected at least 2, found -5"),
+        (["--orders", "0"], "--orders: expected at least 1, found 0"),
+    ],
+)
+def test_too_little_to_probe(capsys, words, message):
+    assert main(words) == 1
+    assert capsys.readouterr().err == f"tasks.probes.mdl: {message}\n"
