@@ -21,20 +21,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
+from elmo.common.checks import at_least
 from elmo.common.errors import InputError, command_parser, exit_status
 from elmo.common.files import duration, fitted, hashes_of, size_in_words
 from elmo.common.progress import Meter
 from results.records.printing import terminal_width
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
+from tasks.sweeps.launchers import sigterm_as_interrupt
 
 LARGE = 1_000_000  # bytes of a file
-POLL = 0.5  # seconds
+POLL, ENDS_WITHIN = 0.5, 3.0  # seconds
 LOG_LINES = 10
 PASSES, MOST_TOKENS = 3, 2_000_000  # of the text to tune on
 TUNING = (
@@ -56,11 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = "plain text (a file or a folder) to tune the biLM on first; one more arm"
     parser.add_argument("--text", type=Path, metavar="FOLDER", help=about)
     options = parser.parse_args(arguments)
-    return exit_status("tasks.compare", lambda: compare(options))
+    return exit_status("tasks.compare", lambda: compare(options), "stopped; the same command continues from here")
 
 
+@sigterm_as_interrupt()
 def compare(options: argparse.Namespace) -> int:
     """Reads, runs and answers."""
+    at_least(1, "--seeds", options.seeds)
     started = time.monotonic()
     given = Path(options.source)
     if given.is_file() and given.stat().st_size > LARGE:  # it takes seconds
@@ -140,7 +145,10 @@ def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
                 before, done = done, len(list((runs_dir / plan.name).rglob("record.json")))
                 meter.advance(done - before)
         finally:
-            process.wait()  # after Ctrl-C, which the terminal sends to both, it ends by itself
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(ENDS_WITHIN)  # after Ctrl-C, which the terminal sends to both, it ends by itself
+            process.terminate()  # where only this process was stopped
+            process.wait()
     if process.returncode:
         tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-LOG_LINES:])
         raise InputError(f"some runs failed, and the same command runs those again. The end of {log}:\n{tail}")

@@ -1,7 +1,10 @@
 """The whole command, on generated data of five kinds; each run is small."""
 
+import os
 import random
 import re
+import signal as signals
+import subprocess
 
 import pytest
 
@@ -127,3 +130,25 @@ def test_failed_runs_are_said(tmp_path, capsys, monkeypatch):
     assert "one run at a time" in out
     assert "some runs failed, and the same command runs those again" in error
     assert "nowhere.txt" in error
+
+
+def test_seeds_are_needed(tmp_path, capsys):
+    assert main([str(signal(tmp_path)), "--seeds", "0", "--runs", str(tmp_path / "runs")]) == 1
+    assert capsys.readouterr().err == "tasks.compare: --seeds: expected at least 1, found 0\n"
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("number", [signals.SIGTERM, signals.SIGINT])
+def test_a_stop_of_the_command_alone_ends_its_runs(tmp_path, capsys, monkeypatch, number):
+    started, start = [], subprocess.Popen
+
+    def sleep(command, **options):
+        started.append(start(["sleep", "600"]))
+        return started[0]
+
+    monkeypatch.setattr("tasks.compare.__main__.subprocess.Popen", sleep)
+    monkeypatch.setattr("tasks.compare.__main__.ENDS_WITHIN", 0.1)
+    monkeypatch.setattr("tasks.compare.__main__.Meter.advance", lambda meter, done: os.kill(os.getpid(), number))
+    assert main([str(signal(tmp_path)), "--jobs", "1", "--runs", str(tmp_path / "runs")]) == 130
+    assert capsys.readouterr().err.endswith("tasks.compare: stopped; the same command continues from here\n")
+    assert started[0].returncode == -signals.SIGTERM
