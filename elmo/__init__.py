@@ -16,8 +16,10 @@ shorten_interrupts()
 
 def __getattr__(name: str) -> object:
     """Imports the public names (PEP 562)."""
-    value: object = getattr(import_module("elmo.api"), name)
-    return value
+    api = import_module({"InputError": "elmo.common.errors", "tokenise": "elmo.tokeniser"}.get(name, "elmo.api"))
+    if name not in vars(api):
+        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+    return vars(api)[name]
 
 
 def __dir__() -> list[str]:

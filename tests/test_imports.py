@@ -216,3 +216,10 @@ def test_the_walker_sees_it(tmp_path: Path, file, source, reason):
     path.write_text(source, encoding="utf-8")
     _, wrong = faults(tmp_path)
     assert [line.startswith(f"{file}:") and reason in line for line in wrong] == ([] if reason is None else [True])
+
+
+def test_two_public_names_of_elmo_need_no_torch_and_others_are_named_as_its_own():
+    code = "import sys, elmo; elmo.InputError, elmo.tokenise('A b.'); print('torch' in sys.modules); elmo.nonsense"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "False\n"
+    assert done.stderr.endswith("AttributeError: module 'elmo' has no attribute 'nonsense'\n")
