@@ -165,3 +165,12 @@ def test_a_python_without_the_packages_is_one_line(command):
 def test_a_program_that_imports_the_packages_keeps_its_tracebacks():
     program = "import sys, elmo, results, tasks; sys.exit(sys.excepthook is not sys.__excepthook__)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=300).returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
+def test_help_on_a_full_disk_has_no_traceback():
+    command = [sys.executable, "-m", "results.status", "--help"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr == "python -m results.status: [Errno 28] No space left on device\n"

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -97,8 +98,7 @@ def interrupts_kept() -> Iterator[None]:
 class _CommandParser(argparse.ArgumentParser):
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Ends the program, after its help or an error."""
-        with ending_with_reader():
-            super().exit(status, message)
+        sys.exit(exit_status(self.prog, partial(super().exit, status, message)))
 
 
 def shorten_interrupts() -> None:
