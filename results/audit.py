@@ -45,7 +45,7 @@ from results.records.identity import (
     without_seed,
 )
 from results.records.printing import write
-from results.records.progress import DEFAULT_RUNS
+from results.records.progress import DEFAULT_RUNS, add_runs
 from results.records.record import RunRecord, settings_of
 
 ROOT = Path(__file__).parents[1]
@@ -65,8 +65,7 @@ class AuditFinding:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints what is wrong; returns the exit status: 1 if anything is, or if there are no records."""
     parser = command_parser("results.audit", __doc__ or "")
-    about = f"folders with runs; default: {DEFAULT_RUNS}"
-    parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
+    add_runs(parser)
     parser.add_argument("--published", action="store_true", help="the records that come with the suite")
     options = parser.parse_args(argv)
     return exit_status("results.audit", lambda: _audit(options))

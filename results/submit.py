@@ -24,7 +24,7 @@ from results.records.collect import collect
 from results.records.environment import known_commits
 from results.records.identity import PREDICTIONS_NAME, RECORD_NAME, record_path
 from results.records.printing import write
-from results.records.progress import DEFAULT_RUNS
+from results.records.progress import DEFAULT_RUNS, add_runs
 from results.records.typed_json import decode
 from results.verify import ROOT, check
 
@@ -41,8 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Writes a bundle; returns the exit status."""
     parser = command_parser("results.submit", __doc__ or "")
     parser.add_argument("--source", metavar="NAME", required=True, help="the features of the runs")
-    about = f"folders with runs; default: {DEFAULT_RUNS}"
-    parser.add_argument("--runs", metavar="DIR", nargs="+", type=Path, default=[DEFAULT_RUNS], help=about)
+    add_runs(parser)
     for name, about in STATED.items():
         parser.add_argument(f"--{name}", help=about)
     about = "Python and YAML of a source that does not come with the suite"
@@ -55,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _submit(options: argparse.Namespace) -> None:
-    collection = collect(options.runs)
+    collection = collect(options.runs or [DEFAULT_RUNS])
     rows = {i.record.identity.row for i in collection.files if i.record.identity.features == options.source}
     arms = (options.source, default_pair()[0])
     files = [i for i in collection.files if i.record.identity.row in rows and i.record.identity.features in arms]

@@ -8,7 +8,7 @@ a dataset count as one run for each seed, scored over all their examples.
 Examples:
   python -m results.table                                      your own runs, in results/runs
   python -m results.table --published                          the runs behind the README's tables
-  python -m results.table --runs sweep-a --runs sweep-b        two folders together; copies count once
+  python -m results.table --runs sweep-a sweep-b               two folders together; copies count once
   python -m results.table --data paper --format tex > table1.tex
   python -m results.table --experiment table1 --format methods  a paragraph for a paper: data, seeds, recipe, versions
   python -m results.table --compare A B                        other features than the default two
@@ -31,13 +31,16 @@ The reasons are written to stderr. Without --check the status is 0 for any runs.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.audit import audit
-from results.experiments import load_experiment, main_runs, only_cells, values_of
+from results.experiments import Cell, load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
+from results.records.identity import looked_up
 from results.records.printing import write
 from results.report.board import filled, with_bundles
 from results.tables.fill import fill_all
@@ -73,10 +76,13 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         experiment = load_experiment(options.experiment)
         if options.published:
             experiment = with_bundles(experiment)
+        if folders := [typed for typed in options.cells if not re.match(r"[^=]+=|~.", typed)]:
+            raise InputError(f"{folders[0]}: expected KEY=VALUE, such as seed=1. Folders come after --runs")
         experiment = experiment.narrowed(dict(map(values_of, options.cells)))
         if options.compare:
             experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))
+        _check_settings(experiment.cells[0], collection.files)
         table = filled(collection, experiment, runs_dir_of(options))
         runs = only_cells(collection, experiment.cells).files
         _print(table, options)
@@ -96,6 +102,15 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     no_rows = [] if table.rows else ["no rows"]
     runs = [item for item in chosen.collection.files if not options.data or item.record.identity.data in options.data]
     return _check(table.findings, runs, no_rows) if options.check else 0
+
+
+def _check_settings(cell: Cell, runs: Sequence[RecordFile]) -> None:
+    """Raises an InputError for a setting of all cells that no run can have; below a null, it is not known."""
+    configs = [item.record.config for item in runs]
+    for key in cell.identity.variant.keys() - replace(cell, extra={}).identity.variant.keys():
+        known = any(looked_up(it, key.lstrip("~")) is not ... for it in configs)
+        if not known and any(looked_up(it, key.rpartition(".")[0]) is not None for it in configs):
+            raise InputError(f"{key}: expected a setting of the runs, found none that has it. Correct the key")
 
 
 def _print(table: Table, options: argparse.Namespace) -> None:

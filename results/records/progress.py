@@ -7,6 +7,7 @@ Records are correct without locks: two runs of one identity write the same score
 wrong on a file system whose locks end at the machine, as NFS with local_lock, but machines may do a run twice there.
 """
 
+import argparse
 import json
 import os
 import re
@@ -29,6 +30,12 @@ DEFAULT_RUNS = Path("results", "runs")  # of tasks.run, and of the commands that
 LOCK_NAME = "lock.json"
 PATIENCE = 2.0  # seconds to wait for a lock: the workers of a killed sweep need a moment to end
 _SWEEPS = ".sweep"  # below runs_dir
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Adds --runs: folders, after one option or several."""
+    about = f"folders with runs, the runs_dir of tasks.run (default: {DEFAULT_RUNS})"
+    parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
 
 
 @dataclass(frozen=True)

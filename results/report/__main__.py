@@ -81,7 +81,7 @@ def _write_report(options: argparse.Namespace) -> int:
     if options.site is None:
         _write_page(out, one_page(summary, figures, parts, about), summary)
     elif summary.rows:
-        folders = [f"--runs {quote(folder)}" for folder in options.runs] + ["--published"] * options.published
+        folders = [f"--runs {quote(str(folder))}" for folder in options.runs] + ["--published"] * options.published
         folders += ["--include-limited"] * options.include_limited
         write_site(summary, figures, parts, about, " ".join(["python -m results.table", *folders]))
     if options.figures is not None:

@@ -9,7 +9,7 @@ from elmo.common.errors import InputError, say_on_terminal
 from results.experiments import HEADLINE, TABLE1, load_experiment
 from results.names import default_pair, load_names
 from results.records.collect import PUBLISHED, Collection, collect
-from results.records.progress import DEFAULT_RUNS, hydra_value
+from results.records.progress import DEFAULT_RUNS, add_runs, hydra_value
 from results.tables.fill import Selection, arm_settings
 
 
@@ -41,8 +41,7 @@ class Chosen:
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which runs to show."""
-    about = f"folder with records, the runs_dir of tasks.run; may be given more than once (default: {DEFAULT_RUNS})"
-    parser.add_argument("--runs", metavar="DIR", action="append", default=[], help=about)
+    add_runs(parser)
     about = "the records in the suite's repository; alone, or added to --runs"
     parser.add_argument("--published", action="store_true", help=about)
     about = "only rows of these data, such as mini or paper"
@@ -83,21 +82,26 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     """The folders to read.
 
     Raises:
-        InputError: The suite was installed without its repository, which has the published records.
+        InputError: A folder is missing, or the suite was installed without its repository and the published records.
     """
     if options.published and not PUBLISHED.is_dir():
         raise InputError(
             f"--published: expected the suite's records in {PUBLISHED}, found no such folder. They are in its "
             "repository and not in the installed package: run the command in a clone"
         )
-    folders = [Path(folder) for folder in options.runs] + ([PUBLISHED] if options.published else []) or [DEFAULT_RUNS]
+    for folder in options.runs:
+        if not folder.is_dir():
+            raise InputError(
+                f"--runs {folder}: expected a folder with runs, found none. Check it; other words come before --runs"
+            )
+    folders = options.runs + ([PUBLISHED] if options.published else []) or [DEFAULT_RUNS]
     say_on_terminal(f"reading {', '.join(map(str, folders))}")
     return folders
 
 
 def runs_dir_of(options: argparse.Namespace) -> list[str]:
     """The word of a suggested command for the folder of the runs, if one was given."""
-    return [f"runs_dir={hydra_value(str(Path(options.runs[0])))}"] if len(options.runs) == 1 else []
+    return [f"runs_dir={hydra_value(str(options.runs[0]))}"] if len(options.runs) == 1 else []
 
 
 def _check_compared(collection: Collection, compared: tuple[str, str]) -> None:

@@ -227,3 +227,38 @@ def test_a_record_of_strange_but_valid_parts_is_shown(tmp_path):
     write_record(path, strange)
     status, page = run_report(tmp_path / "runs")
     assert (status, "70.00" in page) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nonsense"], "nonsense: expected KEY=VALUE, such as seed=1. Folders come after --runs"),
+        (["=1"], "=1: expected KEY=VALUE"),
+        (["trainer.epoch=3"], "trainer.epoch: expected a setting of the runs, found none that has it"),
+        (["~trainer.epoch"], "~trainer.epoch: expected a setting of the runs, found none that has it"),
+        (["--runs", "seed=1"], "--runs seed=1: expected a folder with runs, found none"),
+    ],
+)
+def test_a_table_of_an_experiment_takes_settings_of_runs_alone(capsys, good, words, message):
+    words = [*words, "--runs", str(good)] if words[0] != "--runs" else [*words, str(good)]
+    assert results.table.main(["--experiment", "mini", *words]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"results.table: {message}")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_table_of_an_experiment_takes_what_runs_have(capsys, good):
+    config = dataclasses.replace(make_record(70.0, seed=2), config={"trainer": {"lr": 0.1}})
+    save(good, config)
+    for word in ("trainer.lr=0.1", "device=cpu"):
+        assert results.table.main(["--experiment", "mini", word, "--runs", str(good)]) == 0
+        assert word in capsys.readouterr().out
+
+
+def test_several_folders_may_follow_one_option(capsys, tmp_path):
+    for number, right in enumerate((60, 80)):
+        record = make_record(right, data="mini", task="sst5", metric="accuracy", features=("glove", "elmo")[number])
+        save(tmp_path / str(number), record, first_right(right))
+    assert results.table.main(["--runs", str(tmp_path / "0"), str(tmp_path / "1")]) == 0
+    assert "+20.00" in capsys.readouterr().out
