@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import InputError, command_parser, exit_status
 from results.figures import drawing
 from results.records.collect import RecordFile
 from results.records.typed_json import read_toml
@@ -94,6 +94,9 @@ def study_command(
 
     def show() -> None:
         chosen = choose(options)
-        show_study(find(fill_all(chosen.collection, chosen.selection), chosen.collection.files), options)
+        table = fill_all(chosen.collection, chosen.selection)
+        if not table.rows:
+            raise InputError(chosen.nothing.rstrip())
+        show_study(find(table, chosen.collection.files), options)
 
     return exit_status(module, show)

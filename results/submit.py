@@ -58,6 +58,9 @@ def _submit(options: argparse.Namespace) -> None:
     rows = {i.record.identity.row for i in collection.files if i.record.identity.features == options.source}
     arms = (options.source, default_pair()[0])
     files = [i for i in collection.files if i.record.identity.row in rows and i.record.identity.features in arms]
+    if not rows:
+        known = sorted({i.record.identity.features for i in collection.files})
+        raise InputError(f"--source {options.source}: expected runs of it, found {known or 'none'}; see --runs DIR")
     tried = [i.record for i in files if i.record.trial and i.record.identity.features == options.source]
     stated = {name: value for name in STATED if (value := getattr(options, name)) is not None}
     stated["trials"] = Counter("/".join(record.identity.row) for record in tried)

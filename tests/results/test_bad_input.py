@@ -7,8 +7,11 @@ from html import unescape
 
 import pytest
 
+import results.calibration
 import results.publish
+import results.shift
 import results.status
+import results.submit
 import results.table
 from elmo.common.files import read_json, write_json
 from results.publish import publish_runs
@@ -262,3 +265,16 @@ def test_several_folders_may_follow_one_option(capsys, tmp_path):
         save(tmp_path / str(number), record, first_right(right))
     assert results.table.main(["--runs", str(tmp_path / "0"), str(tmp_path / "1")]) == 0
     assert "+20.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [results.shift, results.calibration], ids=lambda it: it.__name__)
+def test_a_study_says_where_it_found_nothing(capsys, tmp_path, command):
+    assert command.main(["--runs", str(tmp_path)]) == 1
+    assert f"No records in {tmp_path}. To make the first one:" in capsys.readouterr().err
+
+
+def test_a_source_without_runs_is_not_submitted(capsys, good, tmp_path):
+    words = ["--title", "T", "--text", "none", "--out", str(tmp_path), "--runs", str(good)]
+    assert results.submit.main(["--source", "elmoo", *words]) == 1
+    assert "--source elmoo: expected runs of it, found ['elmo', 'glove']" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.gz"))
