@@ -106,10 +106,11 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def _check_settings(cell: Cell, runs: Sequence[RecordFile]) -> None:
     """Raises an InputError for a setting of all cells that no run can have; below a null, it is not known."""
-    configs = [item.record.config for item in runs]
+    records = [item.record for item in runs]
     for key in cell.identity.variant.keys() - replace(cell, extra={}).identity.variant.keys():
-        known = any(looked_up(it, key.lstrip("~")) is not ... for it in configs)
-        if not known and any(looked_up(it, key.rpartition(".")[0]) is not None for it in configs):
+        parent, name = key.rpartition(".")[0], key.lstrip("~")
+        known = any(key in it.identity.variant or looked_up(it.config, name) is not ... for it in records)
+        if not known and any(looked_up(it.config, parent) is not None for it in records):
             raise InputError(f"{key}: expected a setting of the runs, found none that has it. Correct the key")
 
 

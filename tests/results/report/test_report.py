@@ -164,9 +164,11 @@ def test_commands_of_arms_with_settings_have_each_setting_once(tmp_path):
 
 
 def test_nothing_to_show_writes_nothing(capsys, tmp_path):
-    status, text = run_report(tmp_path / "none")
-    assert (status, text) == (1, "")
-    assert "To make the first one:" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    for folder, message in (("empty", "To make the first one:"), ("none", "expected a folder with runs, found none")):
+        status, text = run_report(tmp_path / folder)
+        assert (status, text) == (1, "")
+        assert message in capsys.readouterr().err
 
 
 def test_runs_of_other_experiments_are_not_called_no_records(capsys, runs):
