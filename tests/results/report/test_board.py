@@ -29,8 +29,12 @@ def bundles(tmp_path_factory):
     return folder
 
 
-def test_sources_by_tasks(bundles):
-    table = board(load_experiment(BOARD), bundles)
+@pytest.fixture(scope="module")
+def table(bundles):
+    return board(load_experiment(BOARD), bundles)
+
+
+def test_sources_by_tasks(table):
     (sheet,) = sheets_of(table)
     lines = {line[0]: dict(zip(sheet.headers, line, strict=True)) for line in sheet.lines}
     assert list(lines) == ["GloVe 50-d", "Ours (elmo)", "<b> (elmo_random)"]
@@ -73,11 +77,11 @@ def table_of(arm):
     return {name: f"{sum(found) / len(found):.2f}" for name, found in scores.items()}
 
 
-def test_a_bundle_that_is_refused_is_a_finding(bundles):
-    (finding,) = board(load_experiment(BOARD), bundles).findings
+def test_a_bundle_that_is_refused_is_a_finding(table):
+    (finding,) = table.findings
     assert finding.wrong
     assert "broken.tar.gz: expected a whole gzip file" in finding.text
-    assert "results.verify refuses it: broken.tar.gz" in board(load_experiment(BOARD), bundles).experiment.note
+    assert "results.verify refuses it: broken.tar.gz" in table.experiment.note
 
 
 def test_any_two_sources_of_chosen_tasks_are_compared(bundles):
