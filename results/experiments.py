@@ -43,9 +43,7 @@ from results.records.identity import FOLD, Identity, looked_up, record_path, sam
 from results.records.typed_json import PAPER, decode
 
 SUFFIX = ".toml"
-TABLE1 = "table1"  # its two arms are the main ones of a user's own runs
-# Its two arms are the main ones of published runs. Once runs of TABLE1 are published, this is TABLE1.
-HEADLINE = "table1_old"
+TABLE1 = "table1"  # its two arms are the headline: README's first table and figure show their runs
 NAMED = ("task", "data", "features")  # what every cell names
 # Settings that cannot change a score, so that records do not have them.
 NOT_RECORDED = (
@@ -188,7 +186,6 @@ class Experiment:
         title: The heading; by default the file's name.
         note: What the table says below its rows.
         needs: What its commands need first, a line each.
-        published_only: Whether all of its rows are.
         trials: The experiment in which settings were tried on dev before; the table says how many each arm had.
         by_arm: Whether the table has a line for each arm and a column for each row, not the other way round.
         ranked: Whether a table by arm has the mean gain over its rows, and ranks that hold after Holm's correction.
@@ -208,7 +205,6 @@ class Experiment:
     compare: Sequence[str] = ()
     note: str = ""
     needs: Sequence[str] = ()
-    published_only: bool = False
     trials: str = ""
     by_arm: bool = False
     ranked: bool = False
@@ -347,8 +343,7 @@ def _experiment(given: str, stem: str, text: str) -> Experiment:
     rows = []
     for row in experiment.rows:
         choices = [[as_typed((key, value)) for value in values] for key, values in map(values_of, row.overrides)]
-        published_only = row.published_only or experiment.published_only
-        rows += [replace(row, overrides=chosen, published_only=published_only) for chosen in product(*choices)]
+        rows += [replace(row, overrides=chosen) for chosen in product(*choices)]
     return replace(experiment, rows=rows, compare=tuple(experiment.compare), name=given, title=experiment.title or stem)
 
 
@@ -427,18 +422,25 @@ def only_cells(collection: Collection, cells: Sequence[Cell]) -> Collection:
 
 
 def main_runs(collection: Collection) -> Collection:
-    """The collection without the tasks that only other tables than the first have, such as probes, unless it is empty.
+    """The collection without what only other tables than the first have, such as probes, unless it is empty.
 
-    A note says what is left out.
+    That is tasks of theirs, and data sets of which there are earlier records alone. A note says what is left out.
     """
-    tasks = {name: {cell.named["task"] for cell in load_experiment(name).cells} for name in experiment_names()}
-    elsewhere = {name: of_table for name, of_table in tasks.items() if not of_table & tasks[TABLE1]}
-    left = {item.record.identity.task for item in collection.files} & set().union(*elsewhere.values())
-    files = [item for item in collection.files if item.record.identity.task not in left]
+    first = {cell.named["task"] for cell in load_experiment(TABLE1).cells}
+    elsewhere: dict[str, set[tuple[str, ...]]] = {}
+    for name in experiment_names():
+        runs = {
+            (cell.named["task"], cell.named["data"], cell.row.published_only) for cell in load_experiment(name).cells
+        }
+        elsewhere[name] = {(task, data)[: 1 + (task in first)] for task, data, old in runs if old or task not in first}
+    given = [(item, (item.record.identity.task, item.record.identity.data)) for item in collection.files]
+    left = {key for _, run in given for key in (run, run[:1])} & set().union(*elsewhere.values())
+    files = [item for item, run in given if not {run, run[:1]} & left]
     if not files or not left:
         return collection
     shows = " or ".join(name for name, of_table in elsewhere.items() if of_table & left)
-    note = Finding("note", f"left out: {', '.join(sorted(left))}; --experiment {shows} shows them", wrong=False)
+    names = ", ".join(sorted(map(" on ".join, left)))
+    note = Finding("note", f"left out: {names}; --experiment {shows} shows them", wrong=False)
     return replace(collection, files=files, findings=[*collection.findings, note])
 
 

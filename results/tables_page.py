@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmo.common.errors import InputError
-from results.experiments import HEADLINE, load_experiment, main_runs
+from results.experiments import TABLE1, load_experiment, main_runs
 from results.figures.charts import convergence
 from results.figures.drawing import Figure, arms_of, picture, published_files
 from results.figures.errors_removed import MAIN_FIGURE, errors_removed
@@ -31,13 +31,13 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
     Raises:
         InputError: README has no place for a table.
     """
-    summary = fill_all(main_runs(collection), Selection(headline=load_experiment(HEADLINE)))
+    summary = fill_all(main_runs(collection), Selection(headline=load_experiment(TABLE1)))
     demo = fill_all(collection, Selection(data=[MINI]))
     shown = cells.sheets_of(demo)
     text, figures = tables_page(collection, summary, root / PUBLISHED)
     main = [picture(figure, PUBLISHED.as_posix()) for figure in figures if figure.name == MAIN_FIGURE]
     blocks = {
-        "figure": f"{''.join(main)}\n\n{summary.experiment.note}\n".strip() + "\n",
+        "figure": "".join(main) + "\n" * bool(main),
         "table1": readme_table(summary),
         "demo": f"```\n{as_text(shown, [('Notes', [cells.note_line(demo, shown)])])}```\n",
     }
@@ -106,7 +106,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
         published: The records' folder, next to the page; figures go there, too.
     """
     texts = load_texts()
-    in_order = [Chapter(experiment=HEADLINE), *texts.paper]
+    in_order = [Chapter(experiment=TABLE1), *texts.paper]
     chapters = {one.experiment or one.file: shown_chapter(one, collection, published) for one in in_order}
     blocks, figures = ["# Tables", texts.introduction, contents(list(chapters.values()))], dict[str, Figure]()
 
@@ -118,8 +118,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     full_size = [row for row in table.rows if row.data != MINI]
     for experiment, chapter in chapters.items():
         blocks.append(f"## {chapter.title}")
-        if experiment == HEADLINE:
-            blocks.append(table.experiment.note)
+        if experiment == TABLE1:
             if figure := errors_removed(full_size, table.compared, table.main_arms):
                 show([figure])
             if full_size:
@@ -155,7 +154,7 @@ def readme_table(table: Table) -> str:
     how = "[how they are computed and what the marks mean](results/reading.md#intervals)"
     note = " ".join([f"Mean±std (seeds), and 95 % intervals: {how}.", *lines])
     shown = markdown_table(replace(sheet, columns=[name, cells.metric_column(rows), *others]))
-    return "\n\n".join(filter(None, [shown, note, table.experiment.note])) + "\n"
+    return f"{shown}\n\n{note}\n"
 
 
 def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> ShownChapter:
@@ -175,7 +174,7 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
     groups = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]
-    runs = "" if experiment.published_only else typed_sweep(experiment, [])
+    runs = typed_sweep(experiment, [])
     empty = sum(group is None for group in groups)
     shows = f"python -m results.table --experiment {experiment.name}"
     if chapter.figure:

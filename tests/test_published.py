@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from elmo.common.files import read_json
 from results.audit import main as audit
 from results.breakdown import break_down
-from results.experiments import HEADLINE, load_experiment, main_runs, only_cells
+from results.experiments import TABLE1, load_experiment, main_runs, only_cells
 from results.names import load_names, old_recipe, recomputed, task_title
 from results.publish import main as publish
 from results.records.collect import collect
@@ -44,7 +44,7 @@ PUBLISHED = ROOT / "results" / "published"
 CARDS = "bilms"  # of biLMs that are not shipped
 MINI = ("ner", "sst5", "snli", "squad", "srl", "coref")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TABLE1 = tomllib.loads((ROOT / "results" / "paper" / f"{HEADLINE}.toml").read_text(encoding="utf-8"))
+SETTINGS = tomllib.loads((ROOT / "results" / "paper" / f"{TABLE1}.toml").read_text(encoding="utf-8"))
 
 
 def examples_of(data, task, features):
@@ -136,7 +136,7 @@ def test_the_first_table_is_what_the_files_say():
         data, task = folders[max((title for title in folders if f"{name}, ".startswith(f"{title}, ")), key=len)]
         means = {}
         for column, features in ((baseline, "glove"), (elmo, "elmo")):
-            own = [] if plain else TABLE1["arms"][features][1:]
+            own = [] if plain else SETTINGS["arms"][features][1:]
             folder = PUBLISHED / data / task / features / ",".join(sorted([*own, *epochs]))
             records, folds = (
                 [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob(f"{fold}seed-*/record.json")]
@@ -180,7 +180,7 @@ def test_the_headline_does_not_depend_on_conf(tmp_path):
     for package in ("conf", "tasks"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise ImportError\n")
-    command = [sys.executable, "-m", "results.table", "--published", "--experiment", HEADLINE, "--format", "json"]
+    command = [sys.executable, "-m", "results.table", "--published", "--experiment", TABLE1, "--format", "json"]
     done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, check=True)
     means = [own["mean"] for row in json.loads(done.stdout) for own in row["arms"].values()]
     assert sorted(f"{own:.2f}" for own in means) == sorted(
@@ -196,7 +196,7 @@ def test_the_headline_stays_when_recipes_are_raised(monkeypatch):
     names = load_names()
     newer = {name: replace(task, recipe=99) for name, task in names.tasks.items()}
     monkeypatch.setattr("results.names.load_names", lambda: replace(names, tasks=newer))
-    headline = load_experiment(HEADLINE)
+    headline = load_experiment(TABLE1)
     shown = readme_table(fill_all(main_runs(collect([PUBLISHED])), Selection(headline=headline)))
     assert shown.count("°") == 2 * len(first_table()), "all rows are of an older recipe"
     assert shown.replace("°", "") in README.replace("°", "")
@@ -235,7 +235,7 @@ def test_the_commands_of_the_tables_name_the_published_runs():
             continue
         config = run_config(compose_config([*overrides, f"features={arms[-1]}", f"seed={seeds[0]}"]))
         assert config.identity.title in published
-    main_table = fill_all(main_runs(records), Selection(headline=load_experiment(HEADLINE)))
+    main_table = fill_all(main_runs(records), Selection(headline=load_experiment(TABLE1)))
     groups = [group for row in main_table.others for group in row.groups]
     others = {(i.data, i.task, i.features, i.seed) for group in groups for i in (run.identity for run in group.runs)}
     published = {(i.data, i.task, i.features, i.seed) for i in (item.record.identity for item in records.files)}

@@ -209,8 +209,7 @@ def lead(summary: Table, about: PageInfo) -> str:
     commits = {record.commit for record in records}
     if known := [commit[:10] for commit in commits if commit]:
         parts.append(f"commit {known[0]}" if len(commits) == 1 else "several commits")
-    note = f"<p>{escape(summary.experiment.note)}</p>" if summary.experiment.note else ""
-    return f'{note}<p class="lead">{" · ".join(map(escape, parts))}</p>'
+    return f'<p class="lead">{" · ".join(map(escape, parts))}</p>'
 
 
 def _counted(runs: int) -> str:

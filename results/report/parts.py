@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from results.breakdown import break_down
-from results.experiments import HEADLINE, TABLE1, Experiment, load_experiment
+from results.experiments import TABLE1, Experiment, load_experiment
 from results.figures import charts
 from results.figures.charts import Efficiency, efficiencies, efficiency
 from results.figures.drawing import Arms, Figure, arms_of, titled
@@ -155,7 +155,7 @@ def paper_tables(collection: Collection, data: Sequence[str], chosen: str | None
     names = [chapter.experiment for chapter in load_texts().paper] + [chosen or ""]
     names += [BOARD] * shows_board(collection, BOARD)
     tables = []
-    for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1, HEADLINE)):
+    for name in (name for name in dict.fromkeys(names) if name not in ("", TABLE1)):
         table = filled(collection, load_experiment(name))
         lines = [line for line in table.rows if line.groups and (not data or line.data in data)]
         if any(line.pair for line in lines):

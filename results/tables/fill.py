@@ -156,14 +156,12 @@ def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment
     arms = sorted(
         used, key=lambda arm: (names.sort_key(arm, selection.compared)[0], names.sort_key(arm, names.load_names().arms))
     )
-    full_size = any(row_runs.row.data != MINI for row_runs in runs)
     return Experiment(
         title="Test scores",
         seeds=[],
         arms={arm: [f"features={arm}"] for arm in arms},
         rows=[row_runs.row.spec for row_runs in runs],
         compare=selection.compared,
-        note=selection.headline.note if selection.headline and full_size else "",
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.common.errors import InputError, say_on_terminal
-from results.experiments import HEADLINE, TABLE1, load_experiment
+from results.experiments import TABLE1, load_experiment
 from results.names import default_pair, load_names
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.progress import DEFAULT_RUNS, add_runs, hydra_value
@@ -67,7 +67,7 @@ def choose(options: argparse.Namespace) -> Chosen:
     collection = collect(folders)
     _check_compared(collection, (first, second))
     plain = options.compare and not options.main
-    headline = None if plain else load_experiment(HEADLINE if options.published else TABLE1)
+    headline = None if plain else load_experiment(TABLE1)
     selection = Selection(options.data, options.include_limited, (first, second), headline)
     return Chosen(folders, collection, selection)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from results.experiments import HEADLINE, load_experiment, main_runs
+from results.experiments import TABLE1, load_experiment, main_runs
 from results.records.collect import collect
 from results.tables.fill import Selection, fill_all
 from results.tables.sheet import gains_sheet
@@ -28,6 +28,6 @@ def save_run(runs, right, *, of=100, environment=CLEAN, config=None, **options):
 
 def other_settings(folder):
     """The lines of other settings that the table and the report of published records show, as Markdown."""
-    table = fill_all(main_runs(collect([folder])), Selection(headline=load_experiment(HEADLINE)))
+    table = fill_all(main_runs(collect([folder])), Selection(headline=load_experiment(TABLE1)))
     arms = [arm for arm in table.arms if arm in table.compared or any(row.group(arm) for row in table.others)]
     return markdown_table(gains_sheet(table, table.others, "", arms, wide=True)) if table.others else ""

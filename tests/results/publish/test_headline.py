@@ -1,11 +1,11 @@
-"""The arms of HEADLINE are the headline: README's first table and figure, Table 1 and the report show their runs."""
+"""The arms of TABLE1 are the headline: README's first table and figure, Table 1 and the report show their runs."""
 
 import re
 import shutil
 from dataclasses import replace
 
 from results import experiments
-from results.experiments import HEADLINE, load_experiment
+from results.experiments import TABLE1
 from results.publish import main
 from tests.results.making import first_right, make_record, run_report, run_table, save
 from tests.results.publish.finished_runs import other_settings
@@ -164,7 +164,7 @@ def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monke
     paper = tmp_path / "paper"
     shutil.copytree(experiments.PAPER, paper)
     monkeypatch.setattr(experiments, "PAPER", paper)
-    file, row = paper / f"{HEADLINE}.toml", '["task=sst5", "data=paper"]'
+    file, row = paper / f"{TABLE1}.toml", '["task=sst5", "data=paper"]'
     assert file.read_text().count(row) == 1
     file.write_text(file.read_text().replace(row, row.replace("]", ', "features.dropout=0.25"]')))
     runs = root / "results" / "published"
@@ -193,21 +193,3 @@ def test_the_report_and_the_table_of_runs_have_the_headline(tmp_path, capsys):
     capsys.readouterr()
     assert "51.00±1.41 (2)  56.00±1.41 (2)  +5.00" in run_table(capsys, "--runs", runs)[1]
     assert "41.00±1.41 (2)  45.00±1.41 (2)  +4.00" in run_table(capsys, "--runs", runs, "--compare", "glove", "elmo")[1]
-
-
-def test_published_records_of_an_earlier_protocol_are_called_so(root, monkeypatch):
-    """Next to the figure and both tables, and in the report; not next to a user's own runs or the mini data."""
-    runs, note = root / "results" / "published", load_experiment(HEADLINE).note
-    assert note == "These are records of the earlier protocol; those of the new one (experiment=table1) are being made."
-    save_plain(runs, data="mini")
-    readme, chapters = shown(root)
-    assert not any(note in text for text in (readme, *chapters.values()))
-    save_headline(runs)
-    readme, chapters = shown(root)
-    for block in ("figure", "table1"):
-        assert f"\n\n{note}\n\n<!-- /{block} -->" in readme
-    assert [name for name, text in chapters.items() if note in text] == ["Table 1"]
-    assert "experiment=table1_old" not in "".join(chapters.values()), "no command runs it"
-    assert note not in run_report(runs)[1]
-    monkeypatch.setattr("results.tables.run_options.PUBLISHED", runs)
-    assert f"<p>{note}</p>" in run_report(runs, "--published")[1]

@@ -325,14 +325,6 @@ class TestOwn:
         assert code == 1
         assert "experiment=tabel1: no such choice. Did you mean experiment=table1?" in err
 
-    def test_one_of_published_records_has_nothing_to_run(self, command, tmp_path):
-        code, _, err = command("-m", "experiment=table1_old", f"runs_dir={tmp_path}")
-        shows = "python -m results.table --published --experiment table1_old"
-        assert (code, err) == (
-            1,
-            f"tasks.run: experiment=table1_old: expected runs, found published records only: {shows}\n",
-        )
-
     def test_rows_of_published_records_are_left_out(self):
         """Table 2's are of data that the suite has no more."""
         assert "standin" in {cell.named["data"] for cell in load_experiment("table2").cells}
