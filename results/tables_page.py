@@ -134,14 +134,9 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     if figure := convergence(full_size, arms_of(table.titles)):
         blocks += _heading(texts.speed)
         show([figure])
-    sections = [
-        (texts.controls, controls_sheet(table, texts.controls.arms, texts.controls.compared)),
-        (Chapter("By other metrics"), other_metrics_sheet(table, table.rows)),
-    ]
-    for heading, sheet in sections:
-        if sheet.lines:
-            blocks += _heading(heading)
-            blocks.append(markdown_table(sheet))
+    sheet = other_metrics_sheet(table, table.rows)
+    if sheet.lines:
+        blocks += ["## By other metrics", markdown_table(sheet)]
     return "\n\n".join(filter(None, blocks)) + "\n", list(figures.values())
 
 
@@ -213,19 +208,6 @@ def contents(chapters: Sequence[ShownChapter]) -> str:
 
 def _heading(chapter: Chapter) -> list[str]:
     return [f"## {chapter.title}", chapter.text]
-
-
-def controls_sheet(table: Table, arms: Sequence[str], pairs: Sequence[Sequence[str]]) -> Sheet:
-    """These arms, and the gain of one over another for each of the pairs, in rows that have more than the usual two."""
-    further = set(arms) - set(default_pair())
-    rows = [row for row in table.rows if any(group.features in further for group in row.groups)]
-    columns: list[Column] = [("task", "l", [row.title for row in rows]), cells.metric_column(rows)]
-    columns += cells.score_columns(table, rows, arms)
-    for first, second in pairs:
-        titles = arm_titles([first, second], [group for row in rows for group in row.groups])
-        header = f"{titles[second]} over {titles[first]}"
-        columns += cells.gain_columns([row.comparing(first, second) for row in rows], header)
-    return cells.sheet_of("", columns)
 
 
 def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:

@@ -11,13 +11,14 @@ from results.figures import drawing
 from results.names import load_names, metric_title
 from results.records.record import RunRecord, mapping_of
 from results.stats import Interval, seed_intervals
-from results.tables.rows import Group, Row, as_label, train_fraction
+from results.tables.rows import Group, Row, Table, as_label, train_fraction
 
 # The keys under which tasks count their training examples; the first that a record has counts. With train_fraction it
 # is the number drawn.
 COUNTS = ("used", "questions", "pairs", "examples", "sentences")
 OF_WHOLE = "share of the official training examples"
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
+LADDER = ("static", "elmo_layer0", "elmo_isolated", "elmo_window1", "elmo_window3", "elmo_permuted", "elmo")
 CHOSEN = 0.995  # the weight of a layer that has no other next to it
 
 
@@ -406,6 +407,24 @@ def layer_map(
         "characters alone; gamma: what the weighted mean is multiplied by. Arms of a single layer are left out."
     )
     return drawing.Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
+
+
+def ladder(table: Table) -> drawing.Figure | None:
+    """The gain of each rung of the context ladder over the baseline, by task; None if no task has runs of two."""
+    arms = drawing.arms_of({arm: table.titles[arm] for arm in LADDER})
+    lanes = []
+    for row in table.rows:
+        rungs = [(arms[arm], own.pair, own.interval) for arm in LADDER if (own := table.against_base(row, arm)).pair]
+        gains = [(arm, pair[1].mean - pair[0].mean, interval) for arm, pair, interval in rungs if pair]
+        dots = [drawing.LaneDot(arm, gain, interval.ends if interval else ()) for arm, gain, interval in gains]
+        lanes += [drawing.Lane(row.title, dots)] * (len(dots) > 1)
+    base = table.titles[table.compared[0]]
+    caption = (
+        f"Gain over {base} with 95 % interval, in points: text alone, layer 0 (characters), depth without context, and "
+        "more and more of the sentence. A rung without runs is left out."
+    )
+    axis = f"points over {base}"
+    return drawing.lanes("ladder", "The context ladder", caption, lanes, axis, zero=True) if lanes else None
 
 
 def _number(value: object) -> float | None:

@@ -35,11 +35,9 @@ class Chapter:
         title: The heading; that of an experiment is in its file.
         text: What the chapter says first.
         experiment: The experiment that it shows.
-        figure: What is drawn of the experiment: "efficiency", "layers", or else its arms if it has their costs.
+        figure: What is drawn of it: "efficiency", "layers", "ladder", or else its arms if it has their costs.
         command: What makes it, where there is no experiment.
         file: A Markdown file next to the records that is shown as it is, where there is no experiment.
-        arms: The arms of a table of further comparisons.
-        compared: The pairs of arms in it whose difference is shown.
     """
 
     title: str = ""
@@ -48,8 +46,6 @@ class Chapter:
     figure: str = ""
     command: str = ""
     file: str = ""
-    arms: Sequence[str] = ()
-    compared: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,6 @@ class PageTexts:
     introduction: str
     rerun: str
     paper: Sequence[Chapter]
-    controls: Chapter
     board: Chapter
     speed: Chapter
 
@@ -188,7 +183,8 @@ def figures_of(chapter: Chapter, table: Table) -> list[Figure]:
         looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
         return [charts.sample_efficiency(sizes, looks) for sizes in table_efficiencies(table)]
     groups = [(row.title, group) for row in table.rows for group in row.groups]
-    figure = charts.layer_map(groups) if chapter.figure == "layers" else arm_gains(table)
+    drawn = {"layers": lambda: charts.layer_map(groups), "ladder": lambda: charts.ladder(table)}
+    figure = drawn.get(chapter.figure, lambda: arm_gains(table))()
     return [figure] if figure else []
 
 
