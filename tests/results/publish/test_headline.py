@@ -130,8 +130,19 @@ def test_a_lone_run_of_the_headline_is_among_the_other_settings(root):
     assert "| SNLI, stand-in data, GloVe 100-d | accuracy | 50.00 (1) |" in other
 
 
-def test_a_row_of_the_file_may_have_a_setting_of_its_own(root):
+def with_row(tmp_path, monkeypatch, row, setting):
+    """Table 1 with a setting of its own in a row."""
+    paper = tmp_path / "paper"
+    shutil.copytree(experiments.PAPER, paper)
+    monkeypatch.setattr(experiments, "PAPER", paper)
+    file = paper / f"{TABLE1}.toml"
+    assert file.read_text().count(row) == 1
+    file.write_text(file.read_text().replace(row, row.replace("]", f', "{setting}"]')))
+
+
+def test_a_row_of_the_file_may_have_a_setting_of_its_own(root, tmp_path, monkeypatch):
     """SQuAD has half of its epochs; what has all of them is another setting, although it is the recipe's."""
+    with_row(tmp_path, monkeypatch, '["task=squad", "data=paper"]', "trainer.epochs=12")
     runs = root / "results" / "published"
     for features, weights, rights in (("glove", "small", [50, 52]), ("elmo", "medium", [55, 57])):
         for epochs, added in ((12, 0), (24, 20)):
@@ -161,12 +172,7 @@ def test_a_control_with_other_settings_than_the_headline_is_not_next_to_it(root)
 
 def test_a_row_s_own_setting_may_be_the_default_of_one_arm(root, tmp_path, monkeypatch):
     """Of the baseline, so that only the other arm's runs have it in their name."""
-    paper = tmp_path / "paper"
-    shutil.copytree(experiments.PAPER, paper)
-    monkeypatch.setattr(experiments, "PAPER", paper)
-    file, row = paper / f"{TABLE1}.toml", '["task=sst5", "data=paper"]'
-    assert file.read_text().count(row) == 1
-    file.write_text(file.read_text().replace(row, row.replace("]", ', "features.dropout=0.25"]')))
+    with_row(tmp_path, monkeypatch, '["task=sst5", "data=paper"]', "features.dropout=0.25")
     runs = root / "results" / "published"
     save_headline(runs, dropout=0.25)
     save_arm(runs, "elmo", [60, 62], "wink-100d", "medium")
