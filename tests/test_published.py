@@ -136,7 +136,7 @@ def test_the_first_table_is_what_the_files_say():
         data, task = folders[max((title for title in folders if f"{name}, ".startswith(f"{title}, ")), key=len)]
         means = {}
         for column, features in ((baseline, "glove"), (elmo, "elmo")):
-            own = [] if plain else SETTINGS["arms"][features][1:]
+            own = [] if plain else [key for key in SETTINGS["arms"][features] if key.startswith("features.")]
             folder = PUBLISHED / data / task / features / ",".join(sorted([*own, *epochs]))
             records, folds = (
                 [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob(f"{fold}seed-*/record.json")]

@@ -18,7 +18,6 @@ from results.tables.rows import Group, Row, Table, as_label, train_fraction
 COUNTS = ("used", "questions", "pairs", "examples", "sentences")
 OF_WHOLE = "share of the official training examples"
 LAYERS = ("characters", "LSTM 1", "LSTM 2")
-LADDER = ("static", "elmo_layer0", "elmo_isolated", "elmo_window1", "elmo_window3", "elmo_permuted", "elmo")
 CHOSEN = 0.995  # the weight of a layer that has no other next to it
 
 
@@ -409,13 +408,13 @@ def layer_map(
     return drawing.Figure(name, title, caption, top + height * len(lanes) + 4, marks, numbers="; ".join(numbers) + ".")
 
 
-def ladder(table: Table) -> drawing.Figure | None:
+def ladder(table: Table, rungs: Sequence[str]) -> drawing.Figure | None:
     """The gain of each rung of the context ladder over the baseline, by task; None if no task has runs of two."""
-    arms = drawing.arms_of({arm: table.titles[arm] for arm in LADDER})
+    arms = drawing.arms_of({arm: table.titles[arm] for arm in rungs})
     lanes = []
     for row in table.rows:
-        rungs = [(arms[arm], own.pair, own.interval) for arm in LADDER if (own := table.against_base(row, arm)).pair]
-        gains = [(arm, pair[1].mean - pair[0].mean, interval) for arm, pair, interval in rungs if pair]
+        compared = [(arm, table.against_base(row, arm)) for arm in rungs]
+        gains = [(arms[arm], pair[1].mean - pair[0].mean, own.interval) for arm, own in compared if (pair := own.pair)]
         dots = [drawing.LaneDot(arm, gain, interval.ends if interval else ()) for arm, gain, interval in gains]
         lanes += [drawing.Lane(row.title, dots)] * (len(dots) > 1)
     base = table.titles[table.compared[0]]

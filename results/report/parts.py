@@ -36,6 +36,7 @@ class Chapter:
         text: What the chapter says first.
         experiment: The experiment that it shows.
         figure: What is drawn of it: "efficiency", "layers", "ladder", or else its arms if it has their costs.
+        arms: The rungs of the ladder.
         command: What makes it, where there is no experiment.
         file: A Markdown file next to the records that is shown as it is, where there is no experiment.
     """
@@ -44,6 +45,7 @@ class Chapter:
     text: str = ""
     experiment: str = ""
     figure: str = ""
+    arms: Sequence[str] = ()
     command: str = ""
     file: str = ""
 
@@ -183,7 +185,7 @@ def figures_of(chapter: Chapter, table: Table) -> list[Figure]:
         looks = arms_of({arm: arm_title(arm) for arm in table.experiment.arms})
         return [charts.sample_efficiency(sizes, looks) for sizes in table_efficiencies(table)]
     groups = [(row.title, group) for row in table.rows for group in row.groups]
-    drawn = {"layers": lambda: charts.layer_map(groups), "ladder": lambda: charts.ladder(table)}
+    drawn = {"layers": lambda: charts.layer_map(groups), "ladder": lambda: charts.ladder(table, chapter.arms)}
     figure = drawn.get(chapter.figure, lambda: arm_gains(table))()
     return [figure] if figure else []
 

@@ -40,10 +40,6 @@ def test_the_terminal(mixed, capsys):
 
 def test_the_page_of_tables(mixed, root):
     main(["--runs", str(mixed)], root)
-    page = (root / "results" / "tables.md").read_text()
-    row = "| SST-5, GloVe 50-d | accuracy | 50.00 (1) | 40.00 (1)° | 55.00 (1)° | 60.00 (1) |"
-    (line,) = [line for line in page.splitlines() if line.startswith(row)]
-    assert not line.removeprefix(row).strip(" |-"), "no gain over an older recipe"
     settings = other_settings(root / "results" / "published")
     assert re.search(r"^\| SST-5, .*biLM dropout 0.1.* \| accuracy \| - \| 58.00 \(1\)° \|", settings, re.MULTILINE)
     figure = (root / "results" / "published" / "errors-removed.svg").read_text()
