@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.bilm.options import WEIGHT_TYPES, BilmOptions
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.published import weights_choices
 
 
@@ -45,8 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("weights", metavar="WEIGHTS", help=weights_choices())
     parser.add_argument("out", metavar="OUT", type=Path, help="a new file ending in .safetensors or .hdf5")
     parser.add_argument("--precision", choices=WEIGHT_TYPES, default="float32", help="of OUT; default: float32")
-    given = parser.parse_args(arguments)
-    return exit_status("elmo.convert", lambda: convert(given.weights, given.out, given.precision))
+    return parser.run(arguments, lambda given: convert(given.weights, given.out, given.precision))
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.common.checks import DEVICES
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.checks import DEVICES, at_least
+from elmo.common.errors import InputError, command_parser
 from elmo.published import GLOVE_50D, VECTOR_NAMES, VECTORS, weights_choices
 from elmo.word_vectors import open_vectors
 
@@ -115,6 +115,7 @@ def _show(options: argparse.Namespace) -> None:
     from elmo.common.device import choose_device
     from elmo.embed.one_file import read_lines
 
+    at_least(1, "-k", options.k)
     sentences = [line.words for line in read_lines(options.sentences)]
     bilm = load_bilm(options.weights).to(choose_device(options.device))
     uses, vectors = uses_of(sentences, options.word, bilm)
@@ -148,10 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--vectors", metavar="V", default=GLOVE, help=kinds)
     parser.add_argument("-k", type=int, default=5, help="neighbours of each use (default: 5)")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
-    options = parser.parse_args(arguments)
-    if options.k < 1:
-        parser.error("-k must be at least 1")
-    return exit_status("elmo.neighbours", lambda: _show(options))
+    return parser.run(arguments, _show)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from elmo.common.errors import command_parser, exit_status, say_on_terminal
+from elmo.common.errors import command_parser, say_on_terminal
 from results.names import load_names, metric_of
 from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
@@ -67,8 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser("results.audit", __doc__ or "")
     add_runs(parser)
     parser.add_argument("--published", action="store_true", help="the records that come with the suite")
-    options = parser.parse_args(argv)
-    return exit_status("results.audit", lambda: _audit(options))
+    return parser.run(argv, _audit)
 
 
 def _audit(options: argparse.Namespace) -> int:

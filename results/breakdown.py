@@ -19,14 +19,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import command_parser
 from results.names import metric_of
 from results.records.collect import RecordFile
 from results.records.example_scores import Example, ExamplesUnreadable, groups_above, read_examples, reads_otherwise
 from results.records.identity import also_name
 from results.records.metric import Grouping, Metric
-from results.records.printing import printable, write
-from results.tables.fill import fill_all
+from results.records.printing import printable
 from results.tables.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
@@ -60,19 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser("results.breakdown", __doc__ or "")
     add_choices(parser)
     parser.add_argument("--format", choices=LAYOUTS, default="text", help="default: text")
-    options = parser.parse_args(argv)
-    return exit_status("results.breakdown", lambda: _show(options))
+    return parser.run(argv, _show)
 
 
 def _show(options: argparse.Namespace) -> int:
     chosen = choose(options)
-    table = fill_all(chosen.collection, chosen.selection)
-    if not table.rows:
-        write(chosen.nothing, sys.stderr)
-        for finding in table.findings:
-            write(f"{finding.kind}: {finding.text}\n", sys.stderr)
-        return 1
-    sheets, notes = breakdown_page(table, chosen.collection.files)
+    sheets, notes = breakdown_page(chosen.table(), chosen.collection.files)
     write_sheets(sheets, [("Notes", notes)], options.format)
     return 0 if sheets else 1
 

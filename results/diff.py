@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from results.records.collect import collect
 from results.records.identity import Parts, differences, shown
 from results.records.printing import write
@@ -27,8 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints what differs; returns the exit status."""
     parser = command_parser("results.diff", __doc__ or "")
     parser.add_argument("folders", nargs=2, type=Path, metavar="DIR", help="a folder of records")
-    options = parser.parse_args(argv)
-    return exit_status("results.diff", lambda: _show(options.folders))
+    return parser.run(argv, lambda options: _show(options.folders))
 
 
 def _show(folders: Sequence[Path]) -> int:

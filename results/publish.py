@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser, exit_status, say_on_terminal
+from elmo.common.errors import InputError, command_parser, say_on_terminal
 from results.audit import audit
 from results.names import load_names, recomputed
 from results.records.collect import RecordFile, collect
@@ -70,8 +70,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     about = "folders with runs, such as results/runs; without the option, nothing is copied"
     parser.add_argument("--runs", metavar="DIR", nargs="+", action="extend", type=Path, default=[], help=about)
     parser.add_argument("--check", action="store_true", help="only report what is out of date")
-    options = parser.parse_args(argv)
-    return exit_status("results.publish", lambda: _publish(options, root))
+    return parser.run(argv, lambda options: _publish(options, root))
 
 
 def _publish(options: argparse.Namespace, root: Path) -> int:

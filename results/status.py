@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.common.files import duration
 from results.experiments import sweep_name
 from results.records.collect import collect
@@ -88,8 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", metavar="DIR", type=Path, default=DEFAULT_RUNS, help=about)
     parser.add_argument("--experiment", metavar="NAME", help="only this sweep, such as mini, table1 or PATH.toml")
     parser.add_argument("--watch", action="store_true", help="update until all runs are done or failed")
-    options = parser.parse_args(argv)
-    return exit_status("results.status", lambda: _show(options))
+    return parser.run(argv, _show)
 
 
 def _show(options: argparse.Namespace) -> int:

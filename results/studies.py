@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import command_parser
 from results.figures import drawing
 from results.records.collect import RecordFile
 from results.records.typed_json import read_toml
 from results.stats import Interval, paired_intervals
-from results.tables.fill import fill_all
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import MARKS, sheet_of, with_interval
@@ -90,13 +89,9 @@ def study_command(
     parser = command_parser(module, about)
     add_choices(parser)
     add_study_options(parser)
-    options = parser.parse_args(given)
 
-    def show() -> None:
+    def show(options: argparse.Namespace) -> None:
         chosen = choose(options)
-        table = fill_all(chosen.collection, chosen.selection)
-        if not table.rows:
-            raise InputError(chosen.nothing.rstrip())
-        show_study(find(table, chosen.collection.files), options)
+        show_study(find(chosen.table(), chosen.collection.files), options)
 
-    return exit_status(module, show)
+    return parser.run(given, show)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.common.files import parse_json
 from results.board.bundle import SUFFIX, Contents, pack
 from results.names import default_pair
@@ -49,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     about = "what of the test data is in the training text"
     parser.add_argument("--overlap", metavar="DATA/TASK=TEXT", action="append", default=[], help=about)
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path(), help=f"for NAME{SUFFIX}; default: here")
-    options = parser.parse_args(argv)
-    return exit_status("results.submit", lambda: _submit(options))
+    return parser.run(argv, _submit)
 
 
 def _submit(options: argparse.Namespace) -> None:

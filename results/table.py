@@ -36,7 +36,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from results.audit import audit
 from results.experiments import Cell, load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
@@ -65,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--wide", action="store_true", help=about)
     parser.add_argument("--notes", action="store_true", help="all findings and explanations, not their number alone")
     parser.add_argument("--check", action="store_true", help="status 1 if there is a problem; see above")
-    options = parser.parse_intermixed_args(argv)
-    return exit_status("results.table", lambda: _show(parser, options))
+    return parser.run(argv, lambda options: _show(parser, options))
 
 
 def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.common.files import CONF, read_json, write_json
 from results import stats
 from results.audit import audit, counted
@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     about = "with --rerun: the folder of the source's modules, with its YAML in configs/features; its code is run"
     parser.add_argument("--source-dir", metavar="DIR", type=Path, help=about)
-    options = parser.parse_args(argv)
-    return exit_status("results.verify", lambda: _verify(options))
+    return parser.run(argv, _verify)
 
 
 def check(path: Path, commits: Set[str] | None, published: Path = PUBLISHED) -> Checked:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import command_parser
 from elmo.common.files import print_lines
 from tasks.command_line import add_config_dir, group_options
 
@@ -39,8 +39,7 @@ def main(given: Sequence[str] | None = None) -> int:
     about = f"task ({', '.join(group_options('task'))}), data, data_dir, as for a run"
     parser.add_argument("settings", metavar="KEY=VALUE", nargs="+", help=about)
     add_config_dir(parser)
-    options = parser.parse_intermixed_args(given)
-    return exit_status("tasks.text", lambda: _print_text(options))
+    return parser.run(given, _print_text)
 
 
 def _print_text(options: argparse.Namespace) -> None:

@@ -37,7 +37,7 @@ from rich.console import Console
 
 from elmo.common import checks
 from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, Positive, check_ranges
-from elmo.common.errors import InputError, command_parser, exit_status, reworded
+from elmo.common.errors import InputError, command_parser, reworded
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.processes import available_cores
 from elmo.common.progress import Meter, print_line
@@ -215,9 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name != "cased":
             parser.add_argument(option, type=type(value), default=value, help=f"{note}default: %(default)s")
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
-    options = parser.parse_intermixed_args(arguments)
     ended = "interrupted; no vectors were written, the next run starts again"
-    return exit_status("tasks.word2vec", lambda: _train(options), ended)
+    return parser.run(arguments, _train, ended)
 
 
 def _train(options: argparse.Namespace) -> None:

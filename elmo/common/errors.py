@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -14,6 +14,7 @@ STDOUT = 1
 LONGEST_EXCERPT = 80
 LONGEST_WORD = 500  # of a message, in characters
 OWN_PACKAGES = ("elmo", "tasks", "results", "conf")
+Work = Callable[[argparse.Namespace], int | None]  # what a command does with its options
 CLOSED_PIPE = 141  # the exit status that shells give to a program that SIGPIPE ended
 
 
@@ -95,7 +96,14 @@ def interrupts_kept() -> Iterator[None]:
         raise cause from None
 
 
-class _CommandParser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command, `python -m MODULE`."""
+
+    def run(self, given: Sequence[str] | None, work: Work, interrupted: str = "interrupted") -> int:
+        """The exit status of the command, see `exit_status`; `work` gets its options."""
+        options = self.parse_intermixed_args(given)
+        return exit_status(self.prog.removeprefix("python -m "), lambda: work(options), interrupted)
+
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Ends the program, after its help or an error."""
         sys.exit(exit_status(self.prog, partial(super().exit, status, message)))
@@ -133,9 +141,9 @@ def _report_uncaught(kind: type[BaseException], error: BaseException, trace: Tra
         sys.__excepthook__(kind, error, trace)
 
 
-def command_parser(module: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+def command_parser(module: str, description: str, epilog: str | None = None) -> CommandParser:
     """A parser for `python -m MODULE` whose help keeps the line breaks of these texts."""
-    return _CommandParser(
+    return CommandParser(
         prog=f"python -m {module}",
         description=description,
         epilog=epilog,

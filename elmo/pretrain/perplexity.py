@@ -10,7 +10,7 @@ from rich.console import Console
 
 from elmo.common.checks import DEVICES
 from elmo.common.device import choose_device
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.common.progress import Meter
 from elmo.pretrain.batches import Text, text_of_words, texts_of_store
 from elmo.pretrain.corpus.text import CONTINUES, WINDOW, find_sources, read_blocks, shared
@@ -96,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--unseen-in", metavar="CORPUS", nargs="+", default=[], help=unseen)
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
-    options = parser.parse_args(arguments)
-    return exit_status("elmo.pretrain.perplexity", lambda: _measure(options))
+    return parser.run(arguments, _measure)
 
 
 def _measure(options: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.common.files import expanded
 from elmo.store.shelf import ENTRIES, RECORD, default_store, shelves
 
@@ -21,8 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", metavar="NAME", nargs="*", help="a kind to prune; info lists their names")
     place = default_store()
     parser.add_argument("--store", metavar="DIR", type=Path, default=place, help=f"the store (default: {place})")
-    options = parser.parse_args(arguments)
-    return exit_status("elmo.store", lambda: _run(options))
+    return parser.run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:

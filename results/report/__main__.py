@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from results.experiments import load_experiment, main_runs, only_cells
 from results.figures.drawing import Figure, standalone_svg
 from results.figures.errors_removed import arm_gains
@@ -45,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--site", type=Path, metavar="DIR", help="pages in this folder instead of one file")
     parser.add_argument("--experiment", metavar="NAME", help="only the runs of this experiment, or of your PATH.toml")
     parser.add_argument("--figures", type=Path, metavar="DIR", help="also the figures, as SVG without their titles")
-    options = parser.parse_args(argv)
-    return exit_status("results.report", lambda: _write_report(options))
+    return parser.run(argv, _write_report)
 
 
 def _write_report(options: argparse.Namespace) -> int:

@@ -10,7 +10,8 @@ from results.experiments import TABLE1, load_experiment
 from results.names import default_pair, load_names
 from results.records.collect import PUBLISHED, Collection, collect
 from results.records.progress import DEFAULT_RUNS, add_runs, hydra_value
-from results.tables.fill import Selection, arm_settings
+from results.tables.fill import Selection, arm_settings, fill_all
+from results.tables.rows import Table
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,18 @@ class Chosen:
             others = f"there are records with data={','.join(known)}"
             return f"No records with data={','.join(data)} in {places}; {others}.\n"
         return f"Nothing to show from {places}.\n"
+
+    def table(self) -> Table:
+        """The rows of the runs.
+
+        Raises:
+            InputError: There are none.
+        """
+        table = fill_all(self.collection, self.selection)
+        if not table.rows:
+            findings = (f"{finding.kind}: {finding.text}" for finding in table.findings)
+            raise InputError("\n".join([self.nothing.rstrip(), *findings]))
+        return table
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

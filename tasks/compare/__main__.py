@@ -16,7 +16,6 @@ Examples:
 
 import argparse
 import hashlib
-import os
 import subprocess
 import sys
 import time
@@ -28,7 +27,7 @@ from pathlib import Path
 from rich.console import Console
 
 from elmo.common.checks import at_least
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.common.files import duration, fitted, hashes_of, size_in_words
 from elmo.common.progress import Meter
 from results.records.printing import terminal_width
@@ -58,8 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--export", type=Path, metavar="DIR", help=about)
     about = "plain text (a file or a folder) to tune the biLM on first; one more arm"
     parser.add_argument("--text", type=Path, metavar="FOLDER", help=about)
-    options = parser.parse_args(arguments)
-    return exit_status("tasks.compare", lambda: compare(options), "stopped; the same command continues from here")
+    return parser.run(arguments, compare, "stopped; the same command continues from here")
 
 
 @sigterm_as_interrupt()
@@ -136,9 +134,7 @@ def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
     words = ["-m", f"experiment={quoted(plan.experiment)}", f"runs_dir={quoted(runs_dir)}", "retry=failed", *launcher]
     log, done = plan.folder / "runs.log", 0
     with log.open("w", encoding="utf-8") as file, Meter(Console(stderr=True), "runs", plan.runs) as meter:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.run", *words], stdout=file, stderr=file, env=os.environ
-        )
+        process = subprocess.Popen([sys.executable, "-m", "tasks.run", *words], stdout=file, stderr=file)
         try:
             while process.poll() is None:
                 time.sleep(POLL)

@@ -15,7 +15,6 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from elmo.common.checks import at_least
-from elmo.common.errors import command_parser, exit_status, say_on_terminal
+from elmo.common.errors import command_parser, say_on_terminal
 from elmo.published import weights_choices
 from results.figures.drawing import Arm, LaneDot
 from results.studies import add_study_options, lanes, show_study
@@ -228,7 +227,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--items", metavar="N", type=int, default=5000, help="labels of a property; default: 5000")
     parser.add_argument("--orders", metavar="N", type=int, default=3, help="default: 3")
     add_study_options(parser)
-    return exit_status("tasks.probes.mdl", partial(_show, parser.parse_args(given)))
+    return parser.run(given, _show)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 
 import elmo
@@ -23,7 +23,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.checks import DEVICES
 from elmo.common.device import choose_device
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, nearest_words, uses_of
 from elmo.published import weights_choices
@@ -183,7 +183,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", metavar="DIR", type=Path, help=f"write {TABLE}; no text of SemCor")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
-    return exit_status("tasks.probes.table4", partial(_show, parser.parse_args(given)))
+    return parser.run(given, _show)
 
 
 if __name__ == "__main__":

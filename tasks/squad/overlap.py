@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from elmo.pretrain.corpus.text import WINDOW, find_sources, shared
 from results.records.example_scores import add_groups
 from results.records.metric import Grouping
@@ -26,8 +26,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("squad", metavar="DEV.json", type=Path, help="the SQuAD 1.1 file that runs were tested on")
     parser.add_argument("texts", metavar="TEXT", nargs="+", help=".txt, .gz or .xz files, or folders of them")
     parser.add_argument("--groups", metavar="RUNS", type=Path, help="keep it in RUNS/test_sets, for results.breakdown")
-    options = parser.parse_intermixed_args(given)
-    return exit_status("tasks.squad.overlap", lambda: _show(options))
+    return parser.run(given, _show)
 
 
 def _show(options: argparse.Namespace) -> None:

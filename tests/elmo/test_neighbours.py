@@ -110,3 +110,8 @@ def test_malformed_vectors_are_refused_with_their_line(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"vectors.txt(, line \d)?: expected"):
         static_vectors(str(path))
+
+
+def test_no_neighbours_are_refused(tmp_path, capsys):
+    assert main([str(tmp_path / "sentences.txt"), "play", "-k", "0"]) == 1
+    assert capsys.readouterr().err == "elmo.neighbours: -k: expected at least 1, found 0\n"
