@@ -197,9 +197,8 @@ class _Pair:
 
 
 def paired_intervals(
-    first: np.ndarray,
-    second: np.ndarray,
-    recompute: Callable[[np.ndarray], np.ndarray],
+    first: ArmScores,
+    second: ArmScores,
     clusters: Sequence[float] | None = None,
     unit: str = "",
     lender: ArmScores | None = None,
@@ -207,28 +206,12 @@ def paired_intervals(
     """The intervals of the second arm's gain over the first, over test examples and seeds; None if nothing varies.
 
     Args:
-        first: The counts of each test example, (seeds, examples, counts).
-        second: The same for the other arm, with the same examples in the same order.
-        recompute: Scores in percent from sums of counts, (..., counts) -> (...).
+        first: An arm, `measured` on the examples.
+        second: The other, with the same examples in the same order.
         clusters: The number of each example's cluster; None if every example stands alone, or clusters are unknown.
         unit: The name of the clusters.
         lender: The arm whose deviation between seeds a single run borrows; by default that of the other arm.
     """
-    clusters, unit = distinct(clusters, unit)
-    arms = [measured(counts, recompute, clusters) for counts in (first, second)]
-    return arm_intervals(arms[0], arms[1], clusters, unit, lender)
-
-
-def distinct(clusters: Sequence[float] | None, unit: str) -> tuple[Sequence[float] | None, str]:
-    """The clusters and their unit; None where each has one example, such as sentences without documents."""
-    alone = clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters)
-    return (None, "") if alone else (clusters, unit)
-
-
-def arm_intervals(
-    first: ArmScores, second: ArmScores, clusters: Sequence[float] | None, unit: str, lender: ArmScores | None
-) -> Intervals | None:
-    """As `paired_intervals`, of arms that are measured."""
     return _intervals(_Pair(first, second, lender, unit, None if clusters is None else len(set(clusters))))
 
 

@@ -16,7 +16,7 @@ from elmo.common.errors import command_parser
 from results.figures import drawing
 from results.records.collect import RecordFile
 from results.records.typed_json import read_toml
-from results.stats import Interval, paired_intervals
+from results.stats import Interval, measured, paired_intervals
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import MARKS, sheet_of, with_interval
@@ -49,11 +49,11 @@ def estimate(
     counts: np.ndarray,
     base: np.ndarray | None = None,
 ) -> Estimate:
-    """What sums of counts give, as the mean over seeds, minus what the base gives; arguments as `paired_intervals`."""
-    base = np.zeros_like(counts) if base is None else base
-    intervals = paired_intervals(base, counts, recompute, clusters)
-    gain = recompute(counts.sum(axis=1)).mean() - recompute(base.sum(axis=1)).mean()
-    return Estimate(float(gain), intervals.gain if intervals else None)
+    """What sums of counts give, as the mean over seeds, minus what the base gives; arguments as `measured`."""
+    both = (np.zeros_like(counts) if base is None else base, counts)
+    first, second = (measured(one, recompute, clusters) for one in both)
+    intervals = paired_intervals(first, second, clusters)
+    return Estimate(second.mean - first.mean, intervals.gain if intervals else None)
 
 
 def lanes(study: str, rows: Mapping[str, Sequence[drawing.LaneDot]]) -> drawing.Figure:

@@ -460,7 +460,9 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     examples = next((run for run in first.examples if run), ())
     metric = names.metric_of(first.records[0], examples[0]) if examples else None
     unit = FOLD if examples and FOLD in examples[0] else metric.unit if metric else ""
-    clusters, unit = stats.distinct(unit_numbers(examples, unit), unit)
+    clusters = unit_numbers(examples, unit)
+    if clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters):
+        clusters, unit = None, ""  # such as sentences without documents
     arms = [_measured(group, metric, len(examples), clusters) for group in (first, second)] if metric else [None]
     arm = stats.ArmScores(lender.group.scores, df=lender.df) if lender else None
     if metric is None or arms[0] is None or arms[1] is None:
@@ -468,7 +470,7 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     if lender and min(len(first.scores), len(second.scores)) == 1:
         lent = _measured(lender.group, metric, len(examples), clusters)
         arm = arm if lent is None else replace(lent, df=lender.df)
-    return stats.arm_intervals(arms[0], arms[1], clusters, unit, arm)
+    return stats.paired_intervals(arms[0], arms[1], clusters, unit, arm)
 
 
 def _measured(group: Group, metric: Metric, size: int, clusters: Sequence[float] | None) -> stats.ArmScores | None:
@@ -504,10 +506,7 @@ def scores_of(metric: Metric, sums: np.ndarray) -> np.ndarray:
 
 def unit_numbers(examples: Sequence[Example], unit: str) -> list[float] | None:
     """The number of the unit, such as "article", of each example; None if they have none."""
-    try:
-        return list(map(itemgetter(unit), examples))
-    except KeyError:
-        return None
+    return list(map(itemgetter(unit), examples)) if all(unit in example for example in examples) else None
 
 
 @dataclass(frozen=True)

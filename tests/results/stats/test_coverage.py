@@ -87,7 +87,8 @@ class Case:
             lent = [measured(others[i :: self.lenders], self.score, self.cluster) for i in range(self.lenders)]
             lender = replace(max(lent, key=lambda arm: arm.variance), df=4 * self.lenders) if lent else None
             unit = "fold" if self.folds else ""
-            found = paired_intervals(*arms, self.score, self.cluster, unit, lender)
+            both = [measured(counts, self.score, self.cluster) for counts in arms]
+            found = paired_intervals(*both, self.cluster, unit, lender)
             contained[0] += found.gain.low <= gain <= found.gain.high
             contained[1] += found.cut is None or found.cut.low <= cut <= found.cut.high  # None: no share is too large
         return 100 * contained / repeats

