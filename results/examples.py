@@ -11,6 +11,7 @@ examples, for two runs R1=results/runs/mini/TASK/FEATURES/seed-1 and R2 with oth
   python -m results.examples R1 R2 --show both-wrong
 """
 
+import argparse
 import json
 import shutil
 import sys
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.checks import at_least
+from elmo.common.errors import InputError, command_parser
 from elmo.common.files import print_lines
 from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.records.collect import RecordFile
@@ -97,17 +99,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--show", choices=(*SHOWN, "all"), default="all", help=about)
     about = f"at most N examples; 0: no limit; default: {DEFAULT_LIMIT}"
     parser.add_argument("--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=about)
-    options = parser.parse_args(argv)
+    return parser.run(argv, _show)
 
-    def work() -> None:
-        if options.limit < 0:
-            raise InputError(f"--limit: expected 0 or more, found {options.limit}")
-        comparison = compare_runs(read_run(options.first), read_run(options.second))
-        wanted = [one for one in comparison.examples if one.outcome == SHOWN.get(options.show, one.outcome)]
-        chosen = wanted[: options.limit or None]
-        print_lines([printable_lines(_as_text(comparison, chosen, len(wanted) - len(chosen)))])
 
-    return exit_status("results.examples", work)
+def _show(options: argparse.Namespace) -> None:
+    at_least(0, "--limit", options.limit)
+    comparison = compare_runs(read_run(options.first), read_run(options.second))
+    wanted = [one for one in comparison.examples if one.outcome == SHOWN.get(options.show, one.outcome)]
+    chosen = wanted[: options.limit or None]
+    print_lines([printable_lines(_as_text(comparison, chosen, len(wanted) - len(chosen)))])
 
 
 def read_run(folder: Path) -> RecordFile:

@@ -34,13 +34,11 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from elmo.common.errors import InputError, command_parser
 from results.audit import audit
-from results.experiments import Cell, load_experiment, main_runs, only_cells, values_of
+from results.experiments import load_experiment, main_runs, only_cells, values_of
 from results.records.collect import Finding, RecordFile, collect
-from results.records.identity import looked_up
 from results.records.printing import write
 from results.report.board import filled, with_bundles
 from results.tables.fill import fill_all
@@ -81,7 +79,6 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if options.compare:
             experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))
-        _check_settings(experiment.cells[0], collection.files)
         table = filled(collection, experiment, runs_dir_of(options))
         runs = only_cells(collection, experiment.cells).files
         _print(table, options)
@@ -101,16 +98,6 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     no_rows = [] if table.rows else ["no rows"]
     runs = [item for item in chosen.collection.files if not options.data or item.record.identity.data in options.data]
     return _check(table.findings, runs, no_rows) if options.check else 0
-
-
-def _check_settings(cell: Cell, runs: Sequence[RecordFile]) -> None:
-    """Raises an InputError for a setting of all cells that no run can have; below a null, it is not known."""
-    records = [item.record for item in runs]
-    for key in cell.identity.variant.keys() - replace(cell, extra={}).identity.variant.keys():
-        parent, name = key.rpartition(".")[0], key.lstrip("~")
-        known = any(key in it.identity.variant or looked_up(it.config, name) is not ... for it in records)
-        if not known and any(looked_up(it.config, parent) is not None for it in records):
-            raise InputError(f"{key}: expected a setting of the runs, found none that has it. Correct the key")
 
 
 def _print(table: Table, options: argparse.Namespace) -> None:

@@ -132,7 +132,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
             blocks += chapter.blocks
         blocks.append(chapter.missing)
     if figure := convergence(full_size, arms_of(table.titles)):
-        blocks += _heading(texts.speed)
+        blocks += [f"## {texts.speed.title}", texts.speed.text]
         show([figure])
     sheet = other_metrics_sheet(table, table.rows)
     if sheet.lines:
@@ -204,10 +204,6 @@ def contents(chapters: Sequence[ShownChapter]) -> str:
         ("shows it", "l", [f"`{one.shows}`" if one.shows else "" for one in chapters]),
     ]
     return markdown_table(Sheet("", columns))
-
-
-def _heading(chapter: Chapter) -> list[str]:
-    return [f"## {chapter.title}", chapter.text]
 
 
 def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmo.common.errors import InputError, command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from results.records.example_scores import ExamplesUnreadable, add_groups, read_examples
 from results.records.identity import EXAMPLES_NAME, RECORD_NAME
 from results.records.metric import Grouping
@@ -91,15 +91,14 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--right-in", metavar="RUN", type=Path, help="the folder of a run, with record.json")
     parser.add_argument("--as", metavar="NAME", dest="name", help="the name of the distinction of --right-in")
     add_config_dir(parser)
-    options = parser.parse_intermixed_args(given)
-    if (options.right_in is None) != (options.name is None):
-        parser.error("--right-in and --as: expected both or neither")
-    return exit_status("tasks.groups", lambda: _write_all(options))
+    return parser.run(given, _write_all)
 
 
 def _write_all(options: argparse.Namespace) -> None:
     from tasks.running.config import typed_folds  # torch takes a second, which --help should not need
 
+    if (options.right_in is None) != (options.name is None):
+        raise InputError("--right-in and --as: expected both or neither")
     for config in typed_folds(options.settings, options.config_dir):
         print(write_groups(config, options.right_in, options.name or ""))
 

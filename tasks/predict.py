@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.checks import DEVICES
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import InputError, command_parser
 from tasks.command_line import INPUT_KINDS, add_config_dir
 
 
@@ -56,15 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
     parser.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads; default: 1, as in runs")
     add_config_dir(parser)
-    options = parser.parse_intermixed_args(arguments)
-    if options.score and options.input != "data":
-        parser.error("--score needs labels: use it with --input data")
-    return exit_status("tasks.predict", lambda: _predict(options))
+    return parser.run(arguments, _predict)
 
 
 def _predict(options: argparse.Namespace) -> int:
     from tasks.running.predict import predict  # torch takes a second, which --help should not need
 
+    if options.score and options.input != "data":
+        raise InputError("--score needs labels: use it with --input data")
     return predict(options)
 
 

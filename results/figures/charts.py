@@ -418,12 +418,8 @@ def ladder(table: Table, rungs: Sequence[str]) -> drawing.Figure | None:
         dots = [drawing.LaneDot(arm, gain, interval.ends if interval else ()) for arm, gain, interval in gains]
         lanes += [drawing.Lane(row.title, dots)] * (len(dots) > 1)
     base = table.titles[table.compared[0]]
-    caption = (
-        f"Gain over {base} with 95 % interval, in points: text alone, layer 0 (characters), depth without context, and "
-        "more and more of the sentence. A rung without runs is left out."
-    )
-    axis = f"points over {base}"
-    return drawing.lanes("ladder", "The context ladder", caption, lanes, axis, zero=True) if lanes else None
+    caption = f"Gain over {base} with 95 % interval, in points. A rung without runs is left out."
+    return drawing.lanes("ladder", "Context ladder", caption, lanes, f"over {base}", zero=True) if lanes else None
 
 
 def _number(value: object) -> float | None:

@@ -164,7 +164,7 @@ def is_shown(table: Table, summary: Table) -> bool:
     """Whether the page's table of scores has all that this one says."""
     shown = {record.fingerprint for panel in summary.rows for group in panel.groups for record in group.records}
     runs = [record.fingerprint for line in table.rows for group in line.groups for record in group.records]
-    return not table.experiment.costs and table.experiment.compare == summary.compared and shown.issuperset(runs)
+    return not table.experiment.by_arm and table.experiment.compare == summary.compared and shown.issuperset(runs)
 
 
 def table_efficiencies(table: Table) -> list[Efficiency]:

@@ -478,8 +478,7 @@ def _measured(group: Group, metric: Metric, size: int, clusters: Sequence[float]
     key = (repr(metric), size, clusters and tuple(clusters))
     if key not in group.measured:
         counts = counts_of(group, metric, size)
-        known = None if counts is None else stats.measured(counts, partial(scores_of, metric), clusters)
-        group.measured[key] = known
+        group.measured[key] = None if counts is None else stats.measured(counts, partial(scores_of, metric), clusters)
     return group.measured[key]
 
 

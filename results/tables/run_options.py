@@ -9,6 +9,7 @@ from elmo.common.errors import InputError, say_on_terminal
 from results.experiments import TABLE1, load_experiment
 from results.names import default_pair, load_names
 from results.records.collect import PUBLISHED, Collection, collect
+from results.records.printing import printable
 from results.records.progress import DEFAULT_RUNS, add_runs, hydra_value
 from results.tables.fill import Selection, arm_settings, fill_all
 from results.tables.rows import Table
@@ -104,9 +105,7 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
         )
     for folder in options.runs:
         if not folder.is_dir():
-            raise InputError(
-                f"--runs {folder}: expected a folder with runs, found none. Check it; other words come before --runs"
-            )
+            raise InputError(f"--runs {printable(str(folder))}: expected a folder, found none. Other words come first")
     folders = options.runs + ([PUBLISHED] if options.published else []) or [DEFAULT_RUNS]
     say_on_terminal(f"reading {', '.join(map(str, folders))}")
     return folders

@@ -100,7 +100,7 @@ class TestErrors:
         assert f"{pair[1] / PREDICTIONS_NAME}: expected predictions" in self.refused(capsys, pair[1], pair[0])
 
     def test_a_negative_limit(self, pair, capsys):
-        assert "--limit: expected 0 or more, found -1" in self.refused(capsys, *pair, "--limit", "-1")
+        assert "--limit: expected at least 0, found -1" in self.refused(capsys, *pair, "--limit", "-1")
 
 
 def lines(output, gold, right=False, example=None):

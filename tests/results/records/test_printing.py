@@ -107,6 +107,7 @@ def test_a_folder_whose_name_is_no_utf_8(capsys, tmp_path):
 
 def test_a_suggested_command_is_quoted(capsys, tmp_path):
     """For a shell each setting is one word, whatever is in it."""
+    (tmp_path / "my runs").mkdir()
     _, out, _ = run_table(capsys, "--runs", tmp_path / "my runs", "--experiment", "mini", "data=mini")
     assert shlex.split(out.partition("to fill them: ")[2])[5:7] == ["data=mini", f"runs_dir={tmp_path / 'my runs'}"]
     results.status.main(["--runs", str(tmp_path), "--experiment", "a;b"])
@@ -116,6 +117,7 @@ def test_a_suggested_command_is_quoted(capsys, tmp_path):
 @pytest.mark.parametrize("name", ["plain", "two words", "über", "a(b)", "it's", "à [1]"])
 def test_hydra_reads_the_path_in_a_suggested_command_as_it_is(tmp_path, capsys, name):
     runs = tmp_path / name
+    runs.mkdir()
     _, out, _ = run_table(capsys, "--runs", runs, "--experiment", "table1_paper", "task=ner")
     typed = next(line[line.index("python -m") :] for line in out.splitlines() if "-m experiment=table1_paper" in line)
     overrides = OverridesParser.create().parse_overrides(shlex.split(typed)[4:])

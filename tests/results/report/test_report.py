@@ -165,7 +165,7 @@ def test_commands_of_arms_with_settings_have_each_setting_once(tmp_path):
 
 def test_nothing_to_show_writes_nothing(capsys, tmp_path):
     (tmp_path / "empty").mkdir()
-    for folder, message in (("empty", "To make the first one:"), ("none", "expected a folder with runs, found none")):
+    for folder, message in (("empty", "To make the first one:"), ("none", "expected a folder, found none")):
         status, text = run_report(tmp_path / folder)
         assert (status, text) == (1, "")
         assert message in capsys.readouterr().err
