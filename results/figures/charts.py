@@ -413,9 +413,8 @@ def ladder(table: Table, rungs: Sequence[str]) -> drawing.Figure | None:
     arms = drawing.arms_of({arm: table.titles[arm] for arm in rungs})
     lanes = []
     for row in table.rows:
-        compared = [(arm, table.against_base(row, arm)) for arm in rungs]
-        gains = [(arms[arm], pair[1].mean - pair[0].mean, own.interval) for arm, own in compared if (pair := own.pair)]
-        dots = [drawing.LaneDot(arm, gain, interval.ends if interval else ()) for arm, gain, interval in gains]
+        gains = [(arms[arm], own.gain, own.interval) for arm in rungs if (own := table.against_base(row, arm))]
+        dots = [drawing.LaneDot(arm, x, over.ends if over else ()) for arm, x, over in gains if x is not None]
         lanes += [drawing.Lane(row.title, dots)] * (len(dots) > 1)
     base = table.titles[table.compared[0]]
     caption = f"Gain over {base} with 95 % interval, in points. A rung without runs is left out."

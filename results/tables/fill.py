@@ -176,8 +176,9 @@ def _rows_of_records(
     """
     data, task = key
     headline = selection.headline if data != MINI else None
-    file_rows = [row.overrides for row in headline.rows] if headline else []
-    typed = next((overrides for overrides in file_rows if {f"task={task}", f"data={data}"} <= set(overrides)), [])
+    file_rows = headline.rows if headline else []
+    known = next((row for row in file_rows if {f"task={task}", f"data={data}"} <= set(row.overrides)), None)
+    typed, title = (known.overrides, known.title) if known else ([], "")
     wanted = _headline_settings(headline, typed) if headline else {}
     defaults = {
         pair for item in everything for pair in _defaults(item.record, wanted) if pair[0].startswith("features.")
@@ -193,13 +194,13 @@ def _rows_of_records(
         placed = [(item, *_placed(item.record, selection.compared, {}, set())) for item in items]
         instead = dict(sorted({pair for item in items for pair in _defaults(item.record, wanted)}))
         of_arms = [name for values in _headline_settings(headline).values() for name in values]
-        named = {name: instead[name] for name in of_arms if name in instead}
+        named, title = {name: instead[name] for name in of_arms if name in instead}, ""
     rows: dict[str, _RowRuns] = {}
     asked = {name for arm in selection.compared for name in arm_settings(arm)[1]}
     for item, arm, settings in sorted(placed, key=lambda one: as_label(one[2])):
         spec = ExperimentRow([f"task={task}", f"data={data}", *(f"{name}={value}" for name, value in settings.items())])
         paper = _known_scores(key, spec, settings)
-        row = Row(*key, (), settings, named, spec, paper=paper, compared=selection.compared)
+        row = Row(*key, (), settings, named, spec, title * (not settings), paper, compared=selection.compared)
         rows.setdefault(row.label, _RowRuns(row, {}, asked)).records.setdefault(arm, []).append(item)
     return list(rows.values())
 
