@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -109,14 +110,10 @@ def _published(folder: Path) -> Sequence[RecordFile]:
 
 
 def _predictions(item: RecordFile) -> Sequence[Prediction]:
-    return _read(item.path, item.record.fingerprint)
+    return read_predictions(item.path.with_name(PREDICTIONS_NAME), item.record.fingerprint) or ()
 
 
-def _read(record: Path, fingerprint: str) -> Sequence[Prediction]:
-    return read_predictions(record.with_name(PREDICTIONS_NAME), fingerprint) or ()
-
-
-_known_predictions = lru_cache(4)(_read)  # each run of a row is compared with the same
+_read_known = lru_cache(4)(read_predictions)  # each run of a row is compared with the same
 
 
 def _references(record: RunRecord, known: Sequence[RecordFile]) -> list[RecordFile]:
@@ -157,7 +154,8 @@ def _of_run(item: RecordFile, runs: Path, known: Sequence[RecordFile]) -> Iterat
             yield f"epochs: expected a curve of its own, found that of {other.record.identity.title}"
     if predictions := _predictions(item):
         same = (other for other in known if other.record.data_hashes == record.data_hashes)
-        gold = next(filter(None, (_known_predictions(other.path, other.record.fingerprint) for other in same)), ())
+        places = ((other.path.with_name(PREDICTIONS_NAME), other.record.fingerprint) for other in same)
+        gold = next(filter(None, starmap(_read_known, places)), ())
         if [(one.id, one.example, one.gold) for one in predictions] != [(one.id, {}, {}) for one in gold]:
             yield f"{PREDICTIONS_NAME}: expected the suite's {len(gold)} examples in order, without text, found others"
             return
