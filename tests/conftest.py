@@ -1,5 +1,6 @@
 """What every test may use: one thread a process, a layer store of its own, and the shared folder if it is there."""
 
+import gc
 import os
 import subprocess
 from functools import cache
@@ -12,6 +13,8 @@ import pytest
 os.environ.pop("COLUMNS", None)  # the width of tables, where there is no terminal
 os.unsetenv("COLUMNS")  # set by readline, which pytest imports, where os.environ does not see it
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch; the commands that tests start inherit it
+
+gc.set_threshold(50_000, 20, 100)  # the default looks through all that torch and the records keep, again and again
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
