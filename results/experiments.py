@@ -427,20 +427,20 @@ def main_runs(collection: Collection) -> Collection:
     That is tasks of theirs, and data sets of which there are earlier records alone. A note says what is left out.
     """
     first = {cell.named["task"] for cell in load_experiment(TABLE1).cells}
-    elsewhere: dict[str, set[tuple[str, ...]]] = {}
+    elsewhere: dict[str, set[str]] = defaultdict(set)  # by table
     for name in experiment_names():
-        runs = {
-            (cell.named["task"], cell.named["data"], cell.row.published_only) for cell in load_experiment(name).cells
-        }
-        elsewhere[name] = {(task, data)[: 1 + (task in first)] for task, data, old in runs if old or task not in first}
-    given = [(item, (item.record.identity.task, item.record.identity.data)) for item in collection.files]
-    left = {key for _, run in given for key in (run, run[:1])} & set().union(*elsewhere.values())
-    files = [item for item, run in given if not {run, run[:1]} & left]
+        for cell in load_experiment(name).cells:
+            if cell.named["task"] not in first:
+                elsewhere[name].add(cell.named["task"])
+            elif cell.row.published_only:
+                elsewhere[name].add(f"{cell.named['task']} on {cell.named['data']}")
+    named = [(it, {run.task, f"{run.task} on {run.data}"}) for it in collection.files if (run := it.record.identity)]
+    left = set().union(*(names for _, names in named)) & set().union(*elsewhere.values())
+    files = [item for item, names in named if not names & left]
     if not files or not left:
         return collection
     shows = " or ".join(name for name, of_table in elsewhere.items() if of_table & left)
-    names = ", ".join(sorted(map(" on ".join, left)))
-    note = Finding("note", f"left out: {names}; --experiment {shows} shows them", wrong=False)
+    note = Finding("note", f"left out: {', '.join(sorted(left))}; --experiment {shows} shows them", wrong=False)
     return replace(collection, files=files, findings=[*collection.findings, note])
 
 
