@@ -105,9 +105,7 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
         )
     for folder in options.runs:
         if not folder.is_dir():
-            raise InputError(
-                f"--runs {printable(str(folder))}: expected a folder, found none. KEY=VALUE comes before it"
-            )
+            raise InputError(f"--runs {printable(str(folder))}: expected a folder, found none. KEY=VALUE stands first")
     folders = options.runs + ([PUBLISHED] if options.published else []) or [DEFAULT_RUNS]
     say_on_terminal(f"reading {', '.join(map(str, folders))}")
     return folders
