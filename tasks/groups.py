@@ -20,7 +20,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from elmo.common.errors import InputError, command_parser
 from results.records.example_scores import ExamplesUnreadable, add_groups, read_examples
@@ -28,31 +27,6 @@ from results.records.identity import EXAMPLES_NAME, RECORD_NAME
 from results.records.metric import Grouping
 from results.records.record import RecordUnreadable, read_record
 from tasks.command_line import add_config_dir
-
-if TYPE_CHECKING:
-    from tasks.running.config import Run
-
-
-def write_groups(config: "Run", run: Path | None, name: str) -> Path:
-    """Writes the groups of one test set; returns the file.
-
-    Args:
-        config: the task and data.
-        run: the folder of a run whose correct answers are one more distinction, if any.
-        name: of that distinction.
-
-    Raises:
-        InputError: the data or the run cannot be used.
-    """
-    from tasks.data.datasets import DataSource
-
-    task, source = config.task, DataSource(config.data, config.data_dir)
-    hashes = source.fingerprint()
-    examples = source.load(task, "test").examples
-    groups = task.groups(examples, source.load(task, "train").examples)
-    if run is not None:
-        groups[name] = correct_in(run, task.name, hashes["test"], len(examples))
-    return add_groups(config.runs_dir, task.name, hashes, [example.id for example in examples], groups)
 
 
 def correct_in(run: Path, task: str, test: str, count: int) -> Grouping:
@@ -69,14 +43,8 @@ def correct_in(run: Path, task: str, test: str, count: int) -> Grouping:
         scores = read_examples(run / EXAMPLES_NAME, record.fingerprint) or []
     except (OSError, RecordUnreadable, ExamplesUnreadable) as error:
         raise InputError(f"--right-in: expected the folder of a finished run, found: {error}") from error
-    data = record.fingerprinted.get("data")
-    if (
-        record.identity.task != task
-        or not isinstance(data, dict)
-        or data.get("test") != test
-        or len(scores) != count
-        or any("correct" not in score for score in scores)
-    ):
+    theirs = (record.identity.task, record.data_hashes.get("test"), len(scores))
+    if theirs != (task, test, count) or any("correct" not in score for score in scores):
         raise InputError(
             f"--right-in {run}: expected a run of task={task} on the same {count:,} test examples, with `correct` for "
             f"each of them, found {record.identity.title} with {len(scores):,} scores. Name another run"
@@ -95,12 +63,18 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _write_all(options: argparse.Namespace) -> None:
-    from tasks.running.config import typed_folds  # torch takes a second, which --help should not need
+    from tasks.data.datasets import DataSource  # torch takes a second, which --help should not need
+    from tasks.running.config import typed_folds
 
     if (options.right_in is None) != (options.name is None):
         raise InputError("--right-in and --as: expected both or neither")
     for config in typed_folds(options.settings, options.config_dir):
-        print(write_groups(config, options.right_in, options.name or ""))
+        task, source = config.task, DataSource(config.data, config.data_dir)
+        hashes, examples = source.fingerprint(), source.load(task, "test").examples
+        groups = task.groups(examples, source.load(task, "train").examples)
+        if options.right_in is not None:
+            groups[options.name] = correct_in(options.right_in, task.name, hashes["test"], len(examples))
+        print(add_groups(config.runs_dir, task.name, hashes, [example.id for example in examples], groups))
 
 
 if __name__ == "__main__":

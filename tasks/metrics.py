@@ -44,6 +44,14 @@ class Scores:
     details: dict[str, object] = field(default_factory=dict)
     examples: list[dict[str, float]] = field(default_factory=list)
 
+    @classmethod
+    def of_examples(
+        cls, metrics: Mapping[str, Metric], examples: list[dict[str, float]], details: dict[str, object]
+    ) -> "Scores":
+        """The values that follow from the scores of examples, of the metrics that have all they need."""
+        values = {name: metric.of_examples(examples) for name, metric in metrics.items()}
+        return cls({name: value for name, value in values.items() if value is not None}, details, examples)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", _plain(self.values))
         object.__setattr__(self, "examples", list(map(_plain, self.examples)))

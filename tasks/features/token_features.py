@@ -610,11 +610,8 @@ class TokenFeatures(nn.Module):
 
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned mix of each place; of further frozen layers by NAME.PLACE. See `elmo.Elmo.weights`."""
-        mixes: dict[str, dict[str, list[float] | float]] = {}
-        for part in self._layers:
-            prefix = "" if part is self.elmo else f"{part.name.removeprefix('frozen.')}."
-            mixes |= {f"{prefix}{place}": mix for place, mix in part.weights().items()}
-        return mixes
+        named = (("" if part is self.elmo else f"{part.name.removeprefix('frozen.')}.", part) for part in self._layers)
+        return {f"{prefix}{place}": mix for prefix, part in named for place, mix in part.weights().items()}
 
     def tuned_groups(self) -> list[TunedGroup]:
         """The layers of all sources that the task tunes."""

@@ -1,12 +1,10 @@
 """The POS probe: a linear classifier of each token's vector, and the same classifier on random tags as a control."""
 
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +75,8 @@ def drawn_tags(labels: tuple[str, ...], draw: int) -> Callable[[str], str]:
         labels: those of the probe, the tags after their counts.
         draw: the seed.
     """
-    counts = tag_counts(labels)
-    tags, ends = list(counts), list(accumulate(counts.values()))
-
-    @cache
-    def tag_of(word: str) -> str:
-        token = named_seed(draw, "control", word) % ends[-1]  # one of the training tokens
-        return tags[bisect_right(ends, token)]
-
-    return tag_of
+    tokens = [tag for tag, count in tag_counts(labels).items() for _ in range(count)]  # those of training
+    return cache(lambda word: tokens[named_seed(draw, "control", word) % len(tokens)])
 
 
 def tag_counts(labels: Sequence[str]) -> dict[str, int]:
@@ -197,16 +188,14 @@ class PosProbe(Task[TaggedSentence, PosSettings]):
         golden, right = Counter[str](), Counter[str]()
         counts: list[dict[str, float]] = []
         for gold, guess in zip(self.gold(examples), predictions, strict=True):
-            hits = {
-                kind: [tag for tag, best in zip(gold[kind], guess[kind], strict=True) if tag == best] for kind in gold
-            }
+            pairs = {kind: zip(tags, guess[kind], strict=True) for kind, tags in gold.items()}
+            hits = {kind: [tag for tag, best in of if tag == best] for kind, of in pairs.items()}
             golden.update(gold[TAGS])
             right.update(hits[TAGS])
             control = {"control_correct": len(hits[CONTROL])} if CONTROL in hits else {}
             counts.append({"correct": len(hits[TAGS]), **control, "tokens": len(gold[TAGS])})
         by_tag = {tag: {"accuracy": 100 * right[tag] / count, "gold": count} for tag, count in sorted(golden.items())}
-        values = {name: metric.of_examples(counts) for name, metric in METRICS.items()}
-        return Scores({name: value for name, value in values.items() if value is not None}, {"tags": by_tag}, counts)
+        return Scores.of_examples(METRICS, counts, {"tags": by_tag})
 
 
 def _check_tag(tag: str) -> None:

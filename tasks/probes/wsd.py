@@ -385,12 +385,8 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
             for source in sources:
                 row |= {f"{source}_{name}": row[name] if source == example.source else 0 for name in names}
             rows.append(row)
-        values = {name: metric.of_examples(rows) for name, metric in METRICS.items()}
         details: dict[str, dict[str, object]] = {"sets": {}, "parts_of_speech": {}}
         for (group, name), counts in groups.items():
             details[group][name] = {"f1": METRICS["f1"].of_examples([counts]), **counts}
-        return Scores(
-            {name: value for name, value in values.items() if value is not None},
-            {**details, "backed_off": sum(not sense for senses in predictions for sense in senses)},
-            rows,
-        )
+        backed_off = sum(not sense for senses in predictions for sense in senses)
+        return Scores.of_examples(METRICS, rows, {**details, "backed_off": backed_off})
