@@ -16,7 +16,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from elmo.common.errors import command_parser
@@ -26,7 +25,7 @@ from results.records.example_scores import Example, ExamplesUnreadable, groups_a
 from results.records.identity import also_name
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable
-from results.tables.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
+from results.tables.rows import Group, Row, Table, arm_titles, runs_in_words, train_fraction, unit_numbers
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
 from results.tables.writers import LAYOUTS, write_sheets
@@ -127,8 +126,8 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     metric = metric_of(pair[0].records[0], runs[0][0]) if pair and runs else None
     if pair is None or metric is None or not all(_gives(metric, group, len(runs[0])) for group in pair):
         return [], _NO_SCORES
-    groupings, further = _groupings(pair[0], len(runs[0]), paths), _further(row, pair, metric, paths)
-    if not (groupings or further):
+    groupings, (further, lacking) = _groupings(pair[0], len(runs[0]), paths), _further(row, pair, metric, paths)
+    if not (groupings or further or lacking):
         what = f"task={row.task} data={row.data} data_dir=DIR runs_dir=RUNS_DIR"
         return [], f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
     single = min(len(group.records) for group in pair) == 1
@@ -144,24 +143,31 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
                 kinds.append(Kind(name.replace("_", " "), label, len(chosen), of_kind, chosen))
     counts = Counter(kind.by for kind in kinds)
     if several := [*further, *(kind for kind in kinds if counts[kind.by] > 1)]:
-        return several, ""
+        return several, lacking
     only = "; ".join(f"{kind.by}: {kind.label}" for kind in kinds)
     kinds_of_row = f"only one kind of test examples ({only})" if only else "no kind of test examples"
-    return [], f"nothing to compare: {kinds_of_row} has {FEWEST} of them or more"
+    return [], lacking or f"nothing to compare: {kinds_of_row} has {FEWEST} of them or more"
 
 
-def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> list[Kind]:
-    """Both arms on the further test sets that all their runs have scores of; none of joined folds."""
-    kinds, prints = list[Kind](), [[run.fingerprint for run in group.records] for group in pair]
-    also = [set(run.also) for group in pair for run in group.records]
-    for name in sorted(set.intersection(*also)) if paths.keys() >= set(chain.from_iterable(prints)) else ():
+def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
+    """Both arms on the further test sets that all their runs know, none of joined folds; and which runs lack some."""
+    kinds, lacking, runs = list[Kind](), list[str](), [run for arm in pair for run in arm.records]
+    also = {name for run in runs for name in run.also}
+    for name in sorted(also) if paths.keys() >= {run.fingerprint for run in runs} else ():
         groups = []
-        for group, of_arm in zip(pair, prints, strict=True):
-            read = [read_examples(paths[one].with_name(also_name(name)), one) or [] for one in of_arm]
-            groups.append(_scored(group, read, metric))
-        if (count := len(groups[0].examples[0] or ())) and all(_gives(metric, group, count) for group in groups):
+        for arm in pair:
+            if without := [run for run in arm.records if name not in run.also]:
+                neither = [run for run in without if not run.model]
+                lacking.append(
+                    f"{arm.features}, {runs_in_words(without)}: no scores on {name}; also=[{name}] in their command "
+                    f"tests kept models{f', but {runs_in_words(neither)} kept none' if neither else ''}"
+                )
+            files = {run.fingerprint: paths[run.fingerprint].with_name(also_name(name)) for run in arm.records}
+            groups.append(_scored(arm, [read_examples(file, of) or [] for of, file in files.items()], metric))
+        count = len(groups[0].examples[0] or ()) if all(name in run.also for run in runs) else 0
+        if count and all(_gives(metric, group, count) for group in groups):
             kinds.append(Kind(FURTHER, name, count, replace(row, groups=groups, others=(), paper=None, lenders=())))
-    return kinds
+    return kinds, "; ".join(lacking)
 
 
 def _gives(metric: Metric, group: Group, count: int) -> bool:

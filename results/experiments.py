@@ -39,7 +39,7 @@ from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from elmo.common.errors import InputError, excerpt, reworded
 from results.records.collect import PUBLISHED, Collection, Finding, RecordFile, collect
-from results.records.identity import FOLD, Identity, looked_up, record_path, same_value
+from results.records.identity import FOLD, Identity, looked_up, same_value
 from results.records.typed_json import PAPER, decode
 
 SUFFIX = ".toml"
@@ -449,9 +449,5 @@ def equal_runs(folders: Iterable[Path], runs: Sequence[Identity]) -> list[list[R
     known: dict[Path, list[RecordFile]] = defaultdict(list)
     for item in collect([PUBLISHED, *folders]).files:
         if item.record.status == "finished":
-            known[_without_seed_and_fold(item.record.identity)].append(item)
-    return [known[_without_seed_and_fold(run)] for run in runs]
-
-
-def _without_seed_and_fold(run: Identity) -> Path:
-    return record_path(Path(), replace(run, seed=0, fold=None))
+            known[replace(item.record.identity, seed=0, fold=None).path].append(item)
+    return [known[replace(run, seed=0, fold=None).path] for run in runs]

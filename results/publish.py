@@ -53,7 +53,6 @@ from results.records.identity import (
     RECORD_NAME,
     also_name,
     differences,
-    record_path,
 )
 from results.records.printing import write
 from results.records.record import RunRecord, write_record
@@ -124,8 +123,8 @@ def publish_runs(
     for folder in folders:
         if next(folder.rglob(RECORD_NAME), None) is None:
             lines.append(f"refused   {folder}: expected a folder with runs, found no {RECORD_NAME} below it")
-    old = {record_path(published, item.record.identity): item.record for item in there}
-    runs = [(record_path(published, item.record.identity), item) for item in collection.files]
+    old = {published / item.record.identity.path: item.record for item in there}
+    runs = [(published / item.record.identity.path, item) for item in collection.files]
     named = Counter(target for target, item in runs if item.record.status == "finished")
     refusals = {
         item.path: _refusal(item)
@@ -135,7 +134,7 @@ def publish_runs(
         for target, item in runs
     }
     passed = {target: item for target, item in runs if not refusals[item.path]}
-    kept = [item for item in there if record_path(published, item.record.identity) not in passed]
+    kept = [item for item in there if published / item.record.identity.path not in passed]
     for finding in reversed(audit(list(passed.values()), commits, kept)):
         refusals |= dict.fromkeys(finding.paths, finding.text)
     left = 0

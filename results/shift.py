@@ -3,6 +3,7 @@
 Shows, for each task and data set, what both arms lose on further test sets, which runs made with `also=[...]` recorded,
 and on kinds of the own test set: genres, kinds of questions, text that the biLM has read, pairs that a head without
 premises gets wrong, entities that training lacks, or else lengths. The drop: the score on the test set minus that one.
+A finished run that kept its model (keep_weights=true) tests it when its command is repeated with `also=[...]`.
 
 Examples:
   python -m results.shift                                your own runs, in results/runs
@@ -69,6 +70,8 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
         InputError: No row has a shift.
     """
     of_rows, missing = break_down(table.rows, records)
+    for text in missing:
+        print(f"results.shift: {text}", file=sys.stderr)
     titles = arm_titles(table.compared, [group for row, _ in of_rows for group in row.pair or ()])
     looks = arms_of(titles)
     lines, most = [], dict[tuple[str, str, str], tuple[str, list[LaneDot]]]()
@@ -86,7 +89,7 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
             if key not in most or lane[0].value > most[key][1][0].value:
                 most[key] = f"{kind.label} ({kind.by}), {row.title}", lane
     if not lines:
-        raise InputError("; ".join(missing) or "expected runs of both arms with kinds of test examples, found none")
+        raise InputError("expected runs of both arms with kinds of test examples, found none")
     return lines, lanes("shift", dict(most.values()))
 
 

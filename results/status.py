@@ -23,7 +23,7 @@ from elmo.common.errors import InputError, command_parser
 from elmo.common.files import duration
 from results.experiments import sweep_name
 from results.records.collect import collect
-from results.records.identity import CHECKPOINT_NAME, RECORD_NAME, record_path
+from results.records.identity import CHECKPOINT_NAME, RECORD_NAME
 from results.records.printing import printable, write
 from results.records.progress import DEFAULT_RUNS, LOCK_NAME, is_locked, read_lock, read_manifests
 
@@ -113,7 +113,7 @@ def sweeps_of(runs_dir: Path) -> tuple[list[SweepState], list[str]]:
     manifests, problems = read_manifests(runs_dir)
     collection = collect([runs_dir])
     problems += [finding.text for finding in collection.findings if finding.wrong]
-    records = {record_path(runs_dir, item.record.identity).parent: item.record for item in collection.files}
+    records = {(runs_dir / item.record.identity.path).parent: item.record for item in collection.files}
     owners = {path.parent: read_lock(path) for path in sorted(runs_dir.rglob(LOCK_NAME))}
     stopped = {path.parent for path in runs_dir.rglob(CHECKPOINT_NAME)} | owners.keys()
 
@@ -135,7 +135,7 @@ def sweeps_of(runs_dir: Path) -> tuple[list[SweepState], list[str]]:
     for folder in sorted(stopped):
         others.setdefault(folder, folder.relative_to(runs_dir).as_posix())
     for manifest in manifests:
-        names = {record_path(runs_dir, identity).parent: identity.title for identity in manifest.runs}
+        names = {(runs_dir / identity.path).parent: identity.title for identity in manifest.runs}
         others = {folder: title for folder, title in others.items() if folder not in names}
         refused = [line.partition(": ") for line in manifest.refused]
         runs = [*map(state, names, names.values()), *(RunState(run, (), "failed", note=why) for run, _, why in refused)]

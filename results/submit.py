@@ -22,7 +22,7 @@ from results.board.bundle import SUFFIX, Contents, pack
 from results.names import default_pair
 from results.records.collect import collect
 from results.records.environment import known_commits
-from results.records.identity import PREDICTIONS_NAME, RECORD_NAME, record_path
+from results.records.identity import PREDICTIONS_NAME, RECORD_NAME
 from results.records.printing import write
 from results.records.progress import DEFAULT_RUNS, add_runs
 from results.records.typed_json import decode
@@ -72,7 +72,7 @@ def _submit(options: argparse.Namespace) -> None:
         raise InputError("\n".join(unreadable))
     content = {f"code/{path.name}": path.read_bytes() for path in options.code}
     for item in (item for item in files if not item.record.trial):
-        target, folder = record_path(Path("runs"), item.record.identity).parent, item.path.parent
+        target, folder = (Path("runs") / item.record.identity.path).parent, item.path.parent
         for path in (folder / RECORD_NAME, *folder.glob("examples*.json.gz")):
             content[(target / path.name).as_posix()] = path.read_bytes()
         if item.record.shipped_data and (path := folder / PREDICTIONS_NAME).exists():

@@ -36,7 +36,7 @@ from results.names import default_pair, metric_of, old_recipe
 from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
 from results.records.example_scores import Example, Prediction, read_examples, read_predictions, write_predictions
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, differences, record_path
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, differences
 from results.records.printing import write
 from results.records.record import RunRecord, mapping_of, settings_of
 from results.tables.fill import commands_of, groups_of, scored_runs
@@ -141,7 +141,7 @@ def _of_run(item: RecordFile, runs: Path, known: Sequence[RecordFile]) -> Iterat
     whole = record.identity.features == default_pair()[0]
     facts, theirs = _facts([item, *references[:_REFERENCES]])
     ours = {**_fixed(record, whole), "path": str(item.path), **facts}
-    place = {"path": str(record_path(runs, record.identity))}
+    place = {"path": str(runs / record.identity.path)}
     for other in references:
         unlike = differences({**_fixed(other.record, whole), **place, **theirs}, ours)
         if not unlike:

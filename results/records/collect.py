@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from results.records.example_scores import Example, read_examples
-from results.records.identity import (
-    EXAMPLES_NAME,
-    FOLD,
-    RECORD_NAME,
-    differences,
-    fingerprint,
-    record_path,
-    without_seed,
-)
+from results.records.identity import EXAMPLES_NAME, FOLD, RECORD_NAME, differences, fingerprint, without_seed
 from results.records.metric import mean_of
 from results.records.record import RecordUnreadable, RunRecord, read_record, settings_of
 
@@ -56,7 +48,7 @@ class RecordFile:
     @property
     def runs_dir(self) -> Path:
         """The folder of runs that it is in."""
-        return self.path.parents[: len(record_path(Path(), self.record.identity).parts)][-1]
+        return self.path.parents[: len(self.record.identity.path.parts)][-1]
 
     @cached_property
     def examples(self) -> list[Example] | None:
@@ -92,7 +84,7 @@ def _without_copies(records: Sequence[RecordFile], findings: list[Finding]) -> l
     """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
     kept: dict[tuple[Path, str], RecordFile] = {}
     for item in records:
-        key = (record_path(Path(), item.record.identity), item.record.fingerprint)  # 1 and "1" name one run
+        key = (item.record.identity.path, item.record.fingerprint)  # 1 and "1" name one run
         other = kept.setdefault(key, item)
         if other is item or item.record.status != "finished":
             continue

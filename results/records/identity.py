@@ -73,6 +73,7 @@ EXAMPLES_NAME = "examples.json.gz"
 PREDICTIONS_NAME = "predictions.jsonl.gz"  # text of the data: published only where they come with the suite
 CONFIDENCES_NAME = "confidences.jsonl.gz"  # numbers alone
 CHECKPOINT_NAME = "checkpoint.pt"  # the state after the last epoch; removed when the run ends
+WEIGHTS_NAME = "weights.pt"  # the trained model, of a run with keep_weights=true
 FOLD = "fold"  # the key of `Identity.fold`
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143
@@ -126,23 +127,22 @@ class Identity:
         return {key: shown(value) for key, value in sorted(self.variant.items())}
 
     @property
+    def path(self) -> Path:
+        """The file for the record, below a folder of runs.
+
+        `mini/TASK/FEATURES/seed-1/record.json`, and with a variant
+        `mini/TASK/FEATURES/limit=200,trainer.epochs=2/seed-1/record.json`.
+        """
+        variant = ",".join(f"{_escaped(key)}={_escaped(value)}" for key, value in self.typed_variant.items())
+        names = [_escaped(self.data), _escaped(self.task), _escaped(self.features)]
+        names += [variant] if variant else []
+        names += [] if self.fold is None else [f"fold-{self.fold}"]
+        return Path(*map(_shortened, [*names, f"seed-{self.seed}"]), RECORD_NAME)
+
+    @property
     def in_fold(self) -> str:
         """The fold for display, with a space before it; empty without one."""
         return "" if self.fold is None else f" fold {self.fold}"
-
-
-def record_path(runs_dir: Path, identity: Identity) -> Path:
-    """The file for the record of this identity.
-
-    `runs/mini/TASK/FEATURES/seed-1/record.json`, and with a variant
-    `runs/mini/TASK/FEATURES/limit=200,trainer.epochs=2/seed-1/record.json`.
-    """
-    variant = ",".join(f"{_escaped(key)}={_escaped(value)}" for key, value in identity.typed_variant.items())
-    names = [_escaped(identity.data), _escaped(identity.task), _escaped(identity.features)]
-    names += [variant] if variant else []
-    names += [] if identity.fold is None else [f"fold-{identity.fold}"]
-    names += [f"seed-{identity.seed}"]
-    return runs_dir.joinpath(*map(_shortened, names), RECORD_NAME)
 
 
 def also_name(data: str) -> str:

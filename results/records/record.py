@@ -2,7 +2,7 @@
 
 A run does:
 
-    path = record_path(runs_dir, identity)
+    path = runs_dir / identity.path
     if decide(path, fingerprinted) != "run": ...
     with run_lock(path.parent): ...                   # then decide again: another process may have finished it
     write_examples(path.with_name(EXAMPLES_NAME), ...)

@@ -7,12 +7,11 @@ import torch
 
 from elmo.common.errors import InputError
 from elmo.common.files import hashes_of
-from results.records.identity import RECORD_NAME
+from results.records.identity import RECORD_NAME, WEIGHTS_NAME
 from tasks.compare.answer import OwnAnswer
 from tasks.compare.plan import Plan, quoted
 from tasks.running.config import typed_config
 from tasks.running.experiment import run
-from tasks.running.predict import WEIGHTS_NAME
 
 CARD = """\
 # {name}

@@ -25,16 +25,16 @@ from results.records.identity import (
     BY_NAME_OR_PATH,
     CHECKPOINT_NAME,
     SOURCE,
+    WEIGHTS_NAME,
     Identity,
     differences,
     fingerprint,
     last_of_path,
-    record_path,
     settings_hash,
     without_folder,
 )
 from results.records.progress import LOCK_NAME
-from results.records.record import decide, hashed
+from results.records.record import decide, hashed, read_record
 from tasks.command_line import group_options
 from tasks.data.datasets import DataConfig, DataSource
 from tasks.features.token_features import (
@@ -49,7 +49,7 @@ from tasks.features.token_features import (
 )
 from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, with_configs_of
 from tasks.task import Task
-from tasks.training.trainer import TrainerConfig
+from tasks.training.trainer import FitsItself, TrainerConfig
 
 # Texts in tables and reports: titles, and warnings about the source of a part.
 FOR_PEOPLE = re.compile(r"task\.title|features\.title|features\..+\.warning")
@@ -101,7 +101,7 @@ class Run(RunSettings):
     @cached_property
     def path(self) -> Path:
         """The file of its record, which follows from the name."""
-        return record_path(self.runs_dir, self.identity)
+        return self.runs_dir / self.identity.path
 
     @property
     def checkpoint(self) -> Path:
@@ -109,9 +109,20 @@ class Run(RunSettings):
         return self.path.with_name(CHECKPOINT_NAME)
 
     @property
+    def weights(self) -> Path:
+        """The file of its model, if that is kept."""
+        return self.path.with_name(WEIGHTS_NAME)
+
+    @property
+    def untested(self) -> Sequence["Run"]:
+        """The further datasets that a finished run's record lacks, and on which its kept model can be tested."""
+        kept = self.weights.is_file() and not isinstance(self.task, FitsItself)
+        return [other for other in self.also if kept and other.data.name not in read_record(self.path).also]
+
+    @property
     def left_behind(self) -> bool:
-        """Whether a process works on the run, or was killed before it cleaned up."""
-        return self.checkpoint.exists() or self.path.with_name(LOCK_NAME).exists()
+        """Whether a process works on the run, was killed before it cleaned up, or kept a model that is to be tested."""
+        return bool(self.untested) or self.checkpoint.exists() or self.path.with_name(LOCK_NAME).exists()
 
     @cached_property
     def source(self) -> DataSource:

@@ -46,7 +46,7 @@ from tasks.metrics import Scores
 from tasks.modules.layers import kernels_for
 from tasks.running.config import Run
 from tasks.running.loggers import Logger
-from tasks.running.predict import WEIGHTS_NAME, LoadedModel, predictor, save_weights
+from tasks.running.predict import LoadedModel, check_recorded, predictor, restore, save_weights
 from tasks.task import Split, Task
 from tasks.training.trainer import FitsItself, FitState, TaskModel, Trainer
 
@@ -117,7 +117,9 @@ def run(config: Run, in_sweep: bool = False, side_by_side: bool = False) -> Ende
             if done == "run":
                 return _Execution(config, device, reporter, lock).carry_out()
             config.checkpoint.unlink(missing_ok=True)  # left by a process killed after it wrote the record
-        elif done == "run":  # otherwise that process is about to end
+            if done == "skip" and config.untested:
+                _Execution(replace(config, also=config.untested), device, reporter, lock).test_kept()
+        elif done == "run" or config.untested:  # otherwise that process is about to end
             reporter.warn(f"is running elsewhere: {lock}")
             return Ended("elsewhere")
         return _ended_before(config, reporter)
@@ -130,8 +132,8 @@ def _ended_before(config: Run, reporter: Reporter) -> Ended:
         reason = record.error.last_line
         reporter.warn(f"failed before, and runs again with retry=failed: {reason}  {config.path}")
         return Ended("failed before", reason, folder=folder)
-    files = {"weights": (config.keep_weights, WEIGHTS_NAME), "confidences": (config.confidences, CONFIDENCES_NAME)}
-    lacking = [what for what, (asked, name) in files.items() if asked and not (folder / name).exists()]
+    files = config.keep_weights and config.weights, config.confidences and folder / CONFIDENCES_NAME
+    lacking = [what for what, file in zip(("weights", "confidences"), files, strict=True) if file and not file.exists()]
     lacking += [f"scores on {other.data.name}" for other in config.also if other.data.name not in record.also]
     if lacking:
         reporter.warn(
@@ -164,12 +166,10 @@ class _Execution:
     test: Scores = field(default_factory=Scores)
     mixes: dict[str, Mix] = field(default_factory=dict)
     coverage: dict[str, dict[str, int]] = field(default_factory=dict)
-    tested: list[str] = field(default_factory=list)  # names of the test examples
     groups: dict[str, Grouping] = field(default_factory=dict)
     predictions: list[dict[str, Any]] = field(default_factory=list)  # of the test examples, as they are kept
     judged: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict)  # by split; see `Task.judged`
     also: dict[str, FurtherTest] = field(default_factory=dict)  # see `RunRecord.also`
-    also_examples: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)  # see `RunRecord.inputs`
     model: str | None = None  # the hash of the weights that were kept
     earlier: dict[Split, list[Any]] = field(default_factory=dict)  # the examples that were read
@@ -250,22 +250,13 @@ class _Execution:
         """The experiment itself; keeps its results step by step and returns the trained model."""
         run, task, reporter = self.run, self.run.task, self.reporter
         train, dev = self._load("train"), self._load("dev")
-        task.learn_labels(train)
-        if run.keep_weights and type(task).learn_labels is not Task.learn_labels and "labels" not in vars(task):
-            raise InputError(
-                f"keep_weights=true: expected learn_labels() of task={task.name} to set self.labels, found none. "
-                "Keep there what it learns, as a list of texts: a saved model needs it"
-            )
-        features = TokenFeatures(run.features, _sentences(task, train), run.seed, run.store)
-        features.check_fingerprint(run.fingerprinted)
-        self.inputs = run.inputs(features)
-        model = TaskModel.start(task, features, run.seed).to(self.device)
+        model = self._untrained(train)
         trained = sum(parameter.numel() for parameter in model.trained().values())
         reporter.say(
             f"{len(train):,} + {len(dev):,} examples; {', '.join(features_recipes(run.features))}; "
             f"{trained:,} parameters to train; {self.device}"
         )
-        if left_out := self._meet(features, {"train": train, "dev": dev}):
+        if left_out := self._meet(model.features, {"train": train, "dev": dev}):
             reporter.warn(f"{left_out:,} sentences do not fit in the cache; their layers are computed in every epoch")
 
         def on_epoch(state: FitState) -> None:
@@ -292,23 +283,53 @@ class _Execution:
                 "Return trainer.evaluate(model, dev).values"
             )
         self.dev = Scores(fitted)
-        self.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in features.mix_weights().items()}  # type: ignore[arg-type]
+        self.mixes = {place: Mix(mix["layers"], mix["gamma"]) for place, mix in model.features.mix_weights().items()}  # type: ignore[arg-type]
         if run.trial:
             return model
         test = self._load("test")  # read once, after model selection
-        self._meet(features, {"test": test})
+        self._meet(model.features, {"test": test})
         answers = trainer.answers(model, test)
         predictions = [prediction for prediction, _ in answers]
         self.test = task.score_test(test, predictions)
         self.predictions = [_kept(task, *pair) for pair in zip(test, predictions, strict=True)]
         if problem := _metric_problem(task, self.test):
             reporter.warn(f"warning: {problem}")
-        self.tested, self.groups = [example.id for example in test], task.groups(test, train)
+        self.groups = task.groups(test, train)
         if run.confidences:
             self.judged = {"dev": task.judged(dev, trainer.answers(model, dev)), "test": task.judged(test, answers)}
         for other in run.also:
             self._test_further(other, train, trainer, model)
         return model
+
+    def test_kept(self) -> None:
+        """Scores the kept model of a finished run on further test sets, and adds them to its record."""
+        run, record = self.run, read_record(self.run.path)
+        train = run.source.load(run.task, "train").examples
+        model = self._untrained(train)
+        check_recorded(run.weights)
+        restore(run.weights, model)
+        trainer = Trainer(run.task, run.trainer, run.seed, self.device, self.reporter)
+        for other in run.also:
+            self._test_further(other, train, trainer, model)
+        run.check_inputs(model.features, {**self.inputs, **run.further_inputs})
+        also, inputs = {**record.also, **self.also}, {**record.inputs, **run.further_inputs}
+        coverage = {**(record.coverage or {}), **self.coverage} or None
+        earlier = [*record.earlier, *([] if self.environment == record.environment else [self.environment])]
+        write_record(run.path, replace(record, also=also, inputs=inputs, coverage=coverage, earlier=earlier))
+
+    def _untrained(self, train: list[Any]) -> TaskModel:
+        """The run's model before training."""
+        run, task = self.run, self.run.task
+        task.learn_labels(train)
+        if run.keep_weights and type(task).learn_labels is not Task.learn_labels and "labels" not in vars(task):
+            raise InputError(
+                f"keep_weights=true: expected learn_labels() of task={task.name} to set self.labels, found none. "
+                "Keep there what it learns, as a list of texts: a saved model needs it"
+            )
+        features = TokenFeatures(run.features, _sentences(task, train), run.seed, run.store)
+        features.check_fingerprint(run.fingerprinted)
+        self.inputs = run.inputs(features)
+        return TaskModel.start(task, features, run.seed).to(self.device)
 
     def _load(self, split: Split) -> list[Any]:
         """The examples of a split, and notes about them."""
@@ -349,7 +370,7 @@ class _Execution:
         scores = task.score_test(*task.relabelled(loaded.examples, predictions, gold, guessed))
         tables = {"gold": gold, "predicted": guessed}
         self.also[name] = FurtherTest(scores.values, {**loaded.counts, "warnings": loaded.warnings}, tables)
-        self.also_examples[name] = scores.examples
+        write_examples(self.run.path.with_name(also_name(name)), self.run.fingerprint, scores.examples)
         for warning in loaded.warnings:
             self.reporter.warn(f"warning: also {name}: {warning}")
         shown = [
@@ -363,12 +384,10 @@ class _Execution:
         """Writes the files next to the record, before it."""
         run, path = self.run, self.run.path
         if run.keep_weights:
-            self.model = save_weights(path.with_name(WEIGHTS_NAME), model, run, self.inputs)
+            self.model = save_weights(run.weights, model, run, self.inputs)
         if not run.trial:
             write_examples(path.with_name(EXAMPLES_NAME), run.fingerprint, self.test.examples)
             write_predictions(path.with_name(PREDICTIONS_NAME), run.fingerprint, self.predictions)
-        for name, examples in self.also_examples.items():
-            write_examples(path.with_name(also_name(name)), run.fingerprint, examples)
         if run.confidences:
             write_confidences(path.with_name(CONFIDENCES_NAME), run.fingerprint, self.judged)
 
@@ -376,10 +395,11 @@ class _Execution:
         """Writes the kinds of test examples, once for all runs on the whole of these data with its own reader."""
         run = self.run
         whole = run.limit is None and run.train_fraction == 1 and not reads_otherwise(run.identity)
-        if not whole or not self.groups or len(self.test.examples) != len(self.tested):
+        names = [kept["id"] for kept in self.predictions]
+        if not whole or not self.groups or len(self.test.examples) != len(names):
             return
         try:
-            add_groups(run.runs_dir, run.task.name, run.fingerprinted["data"], self.tested, self.groups)
+            add_groups(run.runs_dir, run.task.name, run.fingerprinted["data"], names, self.groups)
         except ExamplesUnreadable as error:  # the run itself is done
             self.reporter.warn(f"warning: {error}")
 

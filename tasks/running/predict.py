@@ -19,7 +19,7 @@ from elmo.common.errors import InputError, excerpt, naming
 from elmo.common.files import STYLES, print_lines, raw_rows, sha256_of
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import read_tensors, write_tensors
-from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, is_name
+from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, WEIGHTS_NAME, is_name
 from results.records.record import read_record
 from tasks.bag_of_words import BagOfWords
 from tasks.command_line import INPUT_KINDS
@@ -30,7 +30,6 @@ from tasks.running.config import Run, known_sources, recorded_config, task_named
 from tasks.task import Task
 from tasks.training.trainer import FitsItself, OutOfMemory, TaskModel, Trainer
 
-WEIGHTS_NAME = "weights.pt"  # next to a run's record
 PARTS = {
     **dict.fromkeys(("config", "paths", "features", "inputs", "trained"), dict),
     **{"task": str, "words": list, "labels": list},
@@ -107,8 +106,7 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
         task: the name of the expected task, if it matters; a model of another task is then an error.
         config_dir: a folder of further configs, trusted like code.
     """
-    saved = read_tensors(path, PARTS, "cpu", RUN_AGAIN)
-    grams, classes = (saved.setdefault(name, []) for name in ("grams", "classes"))  # of a bag of words
+    saved = {"grams": [], "classes": [], **read_tensors(path, PARTS, "cpu", RUN_AGAIN)}  # these: of a bag of words
     for name in ("words", "labels", "grams", "classes"):
         if not isinstance(saved[name], list) or not all(isinstance(text, str) for text in saved[name]):
             raise InputError(f"{path}: expected texts as {name}, found others. {RUN_AGAIN}")
@@ -145,11 +143,17 @@ def load_weights(path: Path, task: str | None = None, config_dir: Path | None = 
     features = TokenFeatures(config.features, [tuple(saved["words"])], config.seed)
     features.check_fingerprint(here)
     model = TaskModel.start(config.task, features, config.seed)
+    restore(path, model, saved)
+    return config, model
+
+
+def restore(path: Path, model: TaskModel, saved: Mapping[str, Any] | None = None) -> None:
+    """Gives a model before training what a file, whose content may be known, has of it after training."""
+    saved = saved or read_tensors(path, PARTS, "cpu", RUN_AGAIN)
     if isinstance(model.head, BagOfWords):
-        model.head.expect(grams, classes)
+        model.head.expect(saved.get("grams", []), saved.get("classes", []))
     with naming(path, RUN_AGAIN):
         model.restore(saved["trained"])
-    return config, model
 
 
 def _existing(path: Path, given: object) -> str:

@@ -29,12 +29,12 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import duration, expanded, print_lines
 from elmo.common.progress import Reporter, print_line
 from results.experiments import NOT_RECORDED, load_experiment
+from results.records.identity import WEIGHTS_NAME
 from results.records.progress import DEFAULT_RUNS, write_manifest
 from results.records.record import RecordUnreadable, read_record
 from tasks.running.config import Run
 from tasks.running.experiment import Ended
 from tasks.running.loggers import advice
-from tasks.running.predict import WEIGHTS_NAME
 from tasks.sweeps.launchers import end_children, end_kept_workers, start_workers_quietly
 from tasks.sweeps.runs import Composed, composed, manifest_of, needs_of, plan_lines, runs_in, typed_words
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from elmo.common.files import read_json
 from results.records.collect import PUBLISHED
 from results.records.example_scores import write_examples
-from results.records.identity import EXAMPLES_NAME, record_path
+from results.records.identity import EXAMPLES_NAME
 from results.records.record import RunRecord, read_record, write_record
 
 TASKS = ("ner", "sst5", "snli", "squad")
@@ -48,7 +48,7 @@ def _with(record: RunRecord, setting: int, seed: int) -> RunRecord:
 
 
 def _write(runs: Path, record: RunRecord, scores: Sequence[Mapping[str, float]]) -> None:
-    path = record_path(runs, record.identity)
+    path = runs / record.identity.path
     write_record(path, record)
     order = random.Random(record.fingerprint)
     write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, order.sample(scores, len(scores)))

@@ -11,7 +11,7 @@ import results.table
 from results.names import load_names
 from results.records.environment import Environment
 from results.records.example_scores import write_examples
-from results.records.identity import EXAMPLES_NAME, Identity, Value, record_path
+from results.records.identity import EXAMPLES_NAME, Identity, Value
 from results.records.metric import Metric, Ratio, mean_of
 from results.records.record import RunError, RunRecord, write_record
 
@@ -78,7 +78,7 @@ def first_right(right: int, of: int = 100) -> list[dict[str, int]]:
 
 def save(runs: Path, record: RunRecord, examples: Sequence[Mapping[str, float]] | None = None) -> Path:
     """Writes the record where a run would, and next to it the scores of its test examples, if given."""
-    path = record_path(runs, record.identity)
+    path = runs / record.identity.path
     if examples is not None:
         write_examples(path.with_name(EXAMPLES_NAME), record.fingerprint, examples)
     write_record(path, record)

@@ -9,7 +9,7 @@ from results import shift
 from results.records.example_scores import add_groups, write_examples
 from results.records.identity import also_name
 from results.records.metric import Grouping, Metric, Ratio
-from results.records.record import FurtherTest, read_record
+from results.records.record import FurtherTest, read_record, write_record
 from results.stats import quantile
 from results.studies import estimate
 from tests.results.making import make_record, save
@@ -110,6 +110,21 @@ def test_the_figure_gives_each_arm_its_drop(runs, compared):
     for arm, title in (("glove", "GloVe"), ("elmo", "+ ELMo")):
         drop = np.mean([f1(own) - f1(far) for own, far in zip(OWN[arm], FAR[arm], strict=True)])
         assert f"tweets (further test set), NER, CoNLL-2003, {title}: {drop:.2f}" in figure
+
+
+def test_runs_that_lack_a_further_test_set_are_named(runs, capsys):
+    """Without both arms there is no drop on it; a kept model can still be tested."""
+    for path in sorted(runs.rglob("record.json")):
+        record = read_record(path)
+        if record.identity.features == "elmo":
+            write_record(path, replace(record, also={}, model="d" * 64 if record.identity.seed == 2 else None))
+    assert shift.main(["--runs", str(runs)]) == 0
+    shown = capsys.readouterr()
+    assert "further test set" not in shown.out
+    (said,) = shown.err.splitlines()
+    assert "elmo, seeds 1, 2: no scores on tweets; also=[tweets] in their command tests kept models" in said
+    assert said.endswith(", but seed 1 kept none")
+    assert "glove" not in said
 
 
 def test_runs_without_kinds_are_said_to_lack_them(tmp_path, capsys):

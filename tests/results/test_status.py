@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from results import status
-from results.records.identity import Identity, record_path
+from results.records.identity import Identity
 from results.records.progress import LOCK_NAME, Manifest, Owner, run_lock, write_manifest
 from results.records.record import RunError
 from tests.results.making import make_record, save
@@ -40,7 +40,7 @@ def released():
 
 def locked(runs, who, alive, progress="epoch 3 of 8"):
     """A run's lock file; a process that is alive holds the lock."""
-    path = record_path(runs, who).with_name(LOCK_NAME)
+    path = (runs / who.path).with_name(LOCK_NAME)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path in LOCKS:
         LOCKS.pop(path).release()
@@ -166,8 +166,8 @@ class TestFolder:
 
     def test_a_stopped_run_of_a_sweep_is_not_like_one_that_never_started(self, tmp_path, shown):
         sweep_of_six(tmp_path)
-        record_path(tmp_path, identity(6)).parent.mkdir(parents=True)
-        record_path(tmp_path, identity(6)).with_name("checkpoint.pt").write_text("the last epoch")
+        (tmp_path / identity(6).path).parent.mkdir(parents=True)
+        (tmp_path / identity(6).path).with_name("checkpoint.pt").write_text("the last epoch")
         assert "  missing  paper ner glove seed 6  stopped\n" in shown()[1]
         assert "runs of no sweep" not in shown()[1]
 
@@ -177,7 +177,7 @@ class TestFolder:
 
     def test_what_is_broken_is_named_and_the_rest_is_shown(self, tmp_path, shown):
         sweep_of_six(tmp_path)
-        cut = record_path(tmp_path, identity(2))
+        cut = tmp_path / identity(2).path
         cut.write_text(cut.read_text()[:100])
         (tmp_path / ".sweep" / "torn.json").write_text("{")
         locked(tmp_path, identity(6), True).write_text("torn")
@@ -214,7 +214,7 @@ class TestWatch:
 
 
 def test_a_lock_that_a_run_holds_is_seen(tmp_path, shown):
-    folder = record_path(tmp_path, identity(1)).parent
+    folder = (tmp_path / identity(1).path).parent
     folder.mkdir(parents=True)
     with run_lock(folder) as held:
         held.progress(1, 5)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from results.names import load_names
-from results.records.identity import record_path
 from results.records.record import read_record, write_record
 from tests.results.making import CLEAN, first_right, make_record, run_table, save
 
@@ -40,7 +39,7 @@ def change(tmp_path):
     """Changes a run of the fixture `pair` as code would that runs later: not its name or its fingerprint."""
 
     def changed(features, seed, **changes):
-        path = record_path(tmp_path / "runs", make_record(features=features, seed=seed).identity)
+        path = tmp_path / "runs" / make_record(features=features, seed=seed).identity.path
         write_record(path, replace(read_record(path), **changes))
 
     return changed

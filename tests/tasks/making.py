@@ -7,13 +7,13 @@ import torch
 
 from elmo.common.files import sha256_of
 from elmo.common.tensor_files import write_tensors
-from results.records.identity import RECORD_NAME
+from results.records.identity import RECORD_NAME, WEIGHTS_NAME
 from results.records.record import RunRecord, read_record, write_record
 from tasks.data.datasets import look_at
 from tasks.features.token_features import ElmoConfig, FeaturesConfig, TokenFeatures
 from tasks.features.words import CharactersConfig, WordsConfig
 from tasks.running.config import run_config
-from tasks.running.predict import WEIGHTS_NAME, save_weights
+from tasks.running.predict import save_weights
 from tasks.running.schema import compose_config
 from tasks.training.trainer import TaskModel
 

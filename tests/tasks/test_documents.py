@@ -15,7 +15,7 @@ import torch
 
 from elmo.common.tensor_files import read_tensors, write_tensors
 from results.records.example_scores import read_examples
-from results.records.identity import EXAMPLES_NAME, Identity, record_path
+from results.records.identity import EXAMPLES_NAME, Identity
 from results.records.metric import mean_of
 from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures
@@ -68,7 +68,7 @@ def finished(command, folder, runs, task):
     chosen = f"task={task}", "features=ones", f"data_dir={folder}", f"runs_dir={runs}"
     code, _, err = command("--config-dir", folder / "conf", *chosen)
     assert code == 0, err
-    path = record_path(runs, Identity("mini", task, "ones", 1, {}))
+    path = runs / Identity("mini", task, "ones", 1, {}).path
     return path, read_record(path)
 
 
@@ -155,7 +155,7 @@ def test_a_fit_without_the_main_score_leaves_a_failed_record(returned, folder, c
     code, _, err = command("--config-dir", folder / "conf", *chosen)
     assert code == 1
     assert "fit of task=toy_neighbours: expected the scores on dev with accuracy, found " in err
-    record = read_record(record_path(tmp_path, Identity("mini", "toy_neighbours", "ones", 1, {})))
+    record = read_record(tmp_path / Identity("mini", "toy_neighbours", "ones", 1, {}).path)
     assert record.status == "failed"
 
 
@@ -207,5 +207,5 @@ def test_scores_that_no_record_can_have_end_the_first_epoch(scores, message, fol
     code, _, err = command("--config-dir", folder / "conf", *chosen)
     assert code == 1
     assert f"tasks.run: score of the task: {message}" in err
-    record = read_record(record_path(tmp_path, Identity("mini", "toy_documents", "ones", 1, {})))
+    record = read_record(tmp_path / Identity("mini", "toy_documents", "ones", 1, {}).path)
     assert (record.status, record.epochs) == ("failed", [])

@@ -16,7 +16,7 @@ from elmo import random_bilm, save_bilm
 from elmo.common.device import PROCESS, peak_mb
 from elmo.common.files import read_json
 from results.records.example_scores import groups_path, read_groups, read_predictions
-from results.records.identity import PREDICTIONS_NAME, Identity, record_path
+from results.records.identity import PREDICTIONS_NAME, Identity
 from results.records.progress import read_manifests
 from results.records.record import read_record
 from results.table import main as table
@@ -211,7 +211,7 @@ class TestFinishedRun:
 
     def test_another_seed_is_another_run(self, place, finished, command, tmp_path):
         assert command(*arguments(place, tmp_path, "seed=2"))[0] == 0
-        other = read_record(record_path(tmp_path, Identity("mine", "ner", "words", 2, {})))
+        other = read_record(tmp_path / Identity("mine", "ner", "words", 2, {}).path)
         first = read_record(path_of(finished.runs))
         assert other.fingerprint != first.fingerprint
         assert [epoch["loss"] for epoch in other.epochs] != [epoch["loss"] for epoch in first.epochs]

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 from elmo import random_bilm, save_bilm
-from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, Identity, record_path
+from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME, Identity
 from results.records.record import read_record
 
 PEOPLE, PLACES = ("Niamh", "Theo", "Iyer Moss", "Ada"), ("Bern", "Cork", "New Delhi")
@@ -76,7 +76,7 @@ def start(place, runs, *more, **settings):
 
 
 def path_of(runs, features="words", **variant):
-    return record_path(runs, Identity("mine", "ner", features, 1, variant))
+    return runs / Identity("mine", "ner", features, 1, variant).path
 
 
 def outcome(record):

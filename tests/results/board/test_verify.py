@@ -16,7 +16,7 @@ import results.verify
 from elmo.common.errors import InputError
 from results.board import bundle
 from results.records.collect import PUBLISHED
-from results.records.identity import record_path, settings_hash
+from results.records.identity import settings_hash
 from results.records.record import RunRecord, write_record
 from results.records.typed_json import decode
 from results.verify import check
@@ -431,7 +431,7 @@ def test_a_rerun_agrees_within_the_deviation_between_seeds(
         config = {**record.config, "trainer": {**record.config["trainer"], **settings}}
         inputs = {**record.inputs, "settings": settings_hash(config)}
         write_record(
-            record_path(Path(runs), record.identity),
+            Path(runs) / record.identity.path,
             dataclasses.replace(record, scores=score, config=config, inputs=inputs),
         )
 

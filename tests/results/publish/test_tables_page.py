@@ -6,7 +6,6 @@ from dataclasses import replace
 from results.experiments import load_experiment
 from results.publish import main
 from results.records.collect import Collection
-from results.records.identity import record_path
 from results.records.record import Mix, read_record, write_record
 from results.report.parts import load_texts
 from results.tables_page import shown_chapter
@@ -223,7 +222,7 @@ class TestTables:
 
     def test_other_metrics_than_the_main_one(self, runs, root):
         for seed, em in ((1, 30.0), (2, 33.0)):
-            path = record_path(runs, make_record(task="sst5", features="elmo", seed=seed).identity)
+            path = runs / make_record(task="sst5", features="elmo", seed=seed).identity.path
             record = read_record(path)
             scores = {**record.scores, "test": {**record.scores["test"], "em": em}}
             write_record(path, replace(record, scores=scores))

@@ -7,26 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from results.records.identity import (
-    Identity,
-    differences,
-    fingerprint,
-    record_path,
-    without_seed,
-)
+from results.records.identity import Identity, differences, fingerprint, without_seed
 
 RUNS = Path("runs")
 
 
 def test_plain_path_reads_like_the_command():
-    assert record_path(RUNS, Identity("mini", "ner", "elmo", 1)) == Path("runs/mini/ner/elmo/seed-1/record.json")
+    assert RUNS / Identity("mini", "ner", "elmo", 1).path == Path("runs/mini/ner/elmo/seed-1/record.json")
 
 
 def test_variant_path_is_sorted_and_readable():
     one = Identity("mini", "ner", "elmo", 1, {"trainer.epochs": 2, "limit": 200})
     other = Identity("mini", "ner", "elmo", 1, {"limit": 200, "trainer.epochs": 2})
-    assert record_path(RUNS, one) == Path("runs/mini/ner/elmo/limit=200,trainer.epochs=2/seed-1/record.json")
-    assert record_path(RUNS, one) == record_path(RUNS, other)
+    assert RUNS / one.path == Path("runs/mini/ner/elmo/limit=200,trainer.epochs=2/seed-1/record.json")
+    assert RUNS / one.path == RUNS / other.path
 
 
 AWKWARD = ["a/b", "a_b", "a%2Fb", "..", ".", "", "a,b=c", "a b", "ä", "A\0B", "x" * 300, "x" * 301, "../../etc", "~"]
@@ -39,7 +33,7 @@ def test_awkward_values_stay_apart_and_below_the_folder():
         Identity("mini", "ner", "elmo", 1, {"a": "1,b=2"}),
         Identity("mini", "ner", "elmo", 1, {"a": 1, "b": 2}),
     ]
-    paths = [record_path(RUNS, identity) for identity in identities]
+    paths = [RUNS / identity.path for identity in identities]
     assert len(set(paths)) == len(identities)
     for path in paths:
         assert os.path.normpath(path) == str(path)
@@ -50,7 +44,7 @@ def test_awkward_values_stay_apart_and_below_the_folder():
 
 def test_long_paths_can_be_created(tmp_path):
     variant = {f"trainer.some_option_number_{i}": "value" * 10 for i in range(20)}
-    path = record_path(tmp_path, Identity("mini", "ner", "elmo", 1, variant))
+    path = tmp_path / Identity("mini", "ner", "elmo", 1, variant).path
     path.parent.mkdir(parents=True)
     assert path.parent.parent.name.startswith("trainer.some_option_number_0=value")
 

@@ -9,7 +9,7 @@ import pytest
 
 from elmo import random_bilm, save_bilm
 from elmo.published import PUBLISHED, VECTORS
-from results.records.identity import Identity, record_path
+from results.records.identity import Identity
 from results.records.record import read_record
 from tests.serving import Site, serving
 from tests.tasks.making import run_of
@@ -54,7 +54,7 @@ def test_names_that_end_alike_are_different_runs():
 def test_the_record_has_the_names_and_the_hash_of_the_content(site, command, tmp_path):
     code, _, err = command(*SETTINGS, *NAMED, f"runs_dir={tmp_path / 'runs'}")
     assert code == 0, err
-    record = read_record(record_path(tmp_path / "runs", Identity("mini", "ner", "elmo", 1, VARIANT)))
+    record = read_record(tmp_path / "runs" / Identity("mini", "ner", "elmo", 1, VARIANT).path)
     assert record.status == "finished"
     assert record.weights["name"] == "allennlp/medium"
     assert record.weights["sha256"] == random_bilm("tiny", 5).fingerprint()

@@ -12,7 +12,7 @@ import elmo
 from elmo.common.progress import Reporter
 from elmo.sources.source import fingerprint_of
 from results.records.environment import commit_state
-from results.records.identity import Identity, record_path
+from results.records.identity import Identity
 from results.records.record import read_record
 from tasks.features.token_features import FrozenLayers, SourceConfig, StoreConfig
 
@@ -101,9 +101,7 @@ def test_it_runs_is_stored_and_its_record_says_what_it_is(folder, command, monke
     assert not re.search(r"[1-9]\d* of \d+ sentences to embed", again), "the store has them"
     variant = {"limit": 20, "trainer.epochs": 1, "features.words.vectors": None, "features.words.dim": 8}
     variant |= {"features.characters.filters": 8, "task.hidden": 8}
-    records = [
-        read_record(record_path(folder / "runs", Identity("mini", "ner", "endings", seed, variant))) for seed in (1, 2)
-    ]
+    records = [read_record(folder / "runs" / Identity("mini", "ner", "endings", seed, variant).path) for seed in (1, 2)]
     expected = fingerprint_of(imported(folder).Endings(letters=3))
     assert expected != fingerprint_of(imported(folder).Endings(letters=2))
     for record in records:

@@ -10,11 +10,10 @@ import torch
 from elmo import InputError
 from elmo.common.checks import check_tree
 from elmo.sources.transformer import Transformer
-from results.records.identity import Identity, record_path
+from results.records.identity import WEIGHTS_NAME, Identity
 from results.records.record import read_record
 from tasks.features.token_features import TokenFeatures, TransformerConfig
 from tasks.ner import Ner
-from tasks.running.experiment import WEIGHTS_NAME
 from tasks.running.predict import load_weights
 from tests.elmo.sources import tiny_transformers
 from tests.tasks.making import SMALL, run_of
@@ -118,7 +117,7 @@ def test_a_run_is_stored_recorded_saved_and_loaded(model, command, tmp_path):
     assert not re.search(r"[1-9]\d* of \d+ sentences to embed", said), "the store has them"
 
     run = run_of(*typed)
-    path = record_path(run.runs_dir, Identity("mini", "ner", "transformer", 1, run.variant))
+    path = run.runs_dir / Identity("mini", "ner", "transformer", 1, run.variant).path
     record = read_record(path)
     assert record.fingerprinted["transformer"] == run.features.transformer.fingerprint()
     assert record.fingerprinted["recipes"] == {"task": Ner.recipe, "words": 1, "characters": 1, "transformer": 1}

@@ -15,7 +15,9 @@ from results.records.identity import CONFIDENCES_NAME, RECORD_NAME, also_name
 from results.records.record import read_record, write_record
 from tasks.running.config import typed_config
 from tasks.running.experiment import run
-from tests.tasks.making import WORDS
+from tasks.sweeps.runs import Composed
+from tasks.sweeps.sweeper import nothing_left
+from tests.tasks.making import ELMO, WORDS, change
 from tests.tasks.user import outcome, sentences
 
 SETTINGS = ["task=ner", *WORDS, "task.hidden=16", "task.dropout=0.2", "trainer.batch_size=4", "trainer.lr=0.02"]
@@ -132,6 +134,44 @@ def test_a_run_that_is_done_says_what_it_did_not_keep(place, plain, capsys):
     again = run(config_of(place, "plain", "also=[btc]", "confidences=true"))
     assert again.status == "skipped"
     assert "is done already, and kept no confidences and no scores on btc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arm", ["words", "elmo"])
+def test_a_kept_model_scored_later_gives_what_training_gives(place, tmp_path, capsys, arm):
+    """With words alone, then with ELMo from a store; the second time one further set of two, then the other."""
+    more = ["also=[btc,wnut17]", "trainer.epochs=2", "keep_weights=true"]
+    more += [] if arm == "words" else ["features=elmo", *ELMO, f"store.path={tmp_path}"]
+    once = run(config_of(place, f"once-{arm}", *more))
+    before = run(config_of(place, f"later-{arm}", *more, "also=[]"))
+    weights = before.folder / "weights.pt"
+    hashed = weights.read_bytes()
+    for names in ("wnut17", "wnut17,btc"):
+        config = config_of(place, f"later-{arm}", *more, f"also=[{names}]")
+        assert not nothing_left(Composed({"": config})), "a sweep of finished runs starts this one"
+        again = run(config)
+        assert (again.status, again.scores) == ("skipped", before.scores)
+        assert nothing_left(Composed({"": config}))
+        assert "kept no" not in capsys.readouterr().err
+    first, later = (read_record(ended.folder / RECORD_NAME) for ended in (once, before))
+    assert later.also.keys() == {"btc", "wnut17"}
+    own = ("seconds", "peak_memory_mb", "epochs", "started_at", "finished_at", "model")
+    assert replace(later, **{name: getattr(first, name) for name in own}) == first
+    names = sorted(path.name for path in once.folder.iterdir())
+    assert names == sorted(path.name for path in before.folder.iterdir())
+    for name in (name for name in names if name.startswith("examples")):
+        assert (before.folder / name).read_bytes() == (once.folder / name).read_bytes()
+    assert weights.read_bytes() == hashed
+    assert [finding.text for finding in audit([RecordFile(before.folder / RECORD_NAME, later)])] == []
+
+
+def test_an_edited_model_is_not_scored(place):
+    kept = run(config_of(place, "edited", "trainer.epochs=1", "keep_weights=true"))
+    record = (kept.folder / RECORD_NAME).read_bytes()
+    change(kept.folder / "weights.pt", words=["other"])
+    (kept.folder / RECORD_NAME).write_bytes(record)
+    with pytest.raises(InputError, match=r"expected the weights of mine ner .* found others"):
+        run(config_of(place, "edited", "trainer.epochs=1", "also=[btc]"))
+    assert (kept.folder / RECORD_NAME).read_bytes() == record
 
 
 def test_a_killed_run_may_go_on_with_further_test_sets(place, plain, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from elmo.common.errors import InputError
-from results.records.identity import Identity, record_path
+from results.records.identity import Identity
 from results.records.record import read_record
 from tasks.running.config import recorded_config, typed_config
 from tests.tasks.making import SMALL
@@ -69,7 +69,7 @@ def test_each_fold_is_a_run_on_its_own_files(mine, command):
     code, _, err = command("-m", "data=mine.yaml", "fold=0,2", "data_dir=.", "runs_dir=runs", *small)
     assert code == 0, err
     variant = typed_config(["data=mine.yaml", "fold=0", *small]).variant
-    paths = [record_path(mine / "runs", Identity("mine", "ner", "glove", 1, variant, fold)) for fold in (0, 2)]
+    paths = [mine / "runs" / Identity("mine", "ner", "glove", 1, variant, fold).path for fold in (0, 2)]
     first, second = map(read_record, paths)
     assert (first.folds, first.config["fold"], first.data["test"]["sentences"]) == (3, 0, 1)
     assert (second.folds, second.config["fold"], second.data["test"]["sentences"]) == (3, 2, 3)

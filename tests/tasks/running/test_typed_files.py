@@ -7,7 +7,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from elmo.common.errors import InputError
-from results.records.identity import Identity, record_path
+from results.records.identity import Identity
 from results.records.record import read_record
 from tasks.running.config import typed_config
 from tests.tasks.making import DRAWN_WORDS
@@ -74,7 +74,7 @@ class TestAccepted:
         code, _, err = command(*sweep)
         assert code == 0, err
         variant = typed_config(["data=a.yaml", *SMALL]).variant
-        paths = [record_path(tmp_path, Identity(data, "ner", "glove", 1, variant)) for data in ("a", "b")]
+        paths = [tmp_path / Identity(data, "ner", "glove", 1, variant).path for data in ("a", "b")]
         first, second = (read_record(path) for path in paths)
         assert first.score == second.score
         assert "all 2 runs were done already" in command(*sweep)[2]

@@ -18,7 +18,6 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from elmo.common.config_errors import CONFIG_ERRORS
-from results.records.identity import record_path
 from results.records.progress import read_manifests
 from results.records.record import RunError, read_record
 from results.status import main as status
@@ -257,7 +256,7 @@ class TestSideBySide:
     def test_its_list_of_runs_names_the_records(self, parallel, capsys):
         (manifest,), problems = read_manifests(parallel.runs)
         assert problems == []
-        assert {record_path(Path(), identity) for identity in manifest.runs} == set(outcomes(parallel.runs))
+        assert {identity.path for identity in manifest.runs} == set(outcomes(parallel.runs))
         status(["--runs", str(parallel.runs)])
         assert capsys.readouterr().out.startswith(f"{manifest.name}: 2 of 4 done, 2 failed; ")
 
