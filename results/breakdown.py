@@ -25,7 +25,7 @@ from results.records.example_scores import Example, ExamplesUnreadable, groups_a
 from results.records.identity import also_name
 from results.records.metric import Grouping, Metric
 from results.records.printing import printable
-from results.tables.rows import Group, Row, Table, arm_titles, runs_in_words, train_fraction, unit_numbers
+from results.tables.rows import Group, Row, Table, arm_titles, train_fraction, unit_numbers
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import Column, Sheet, gain_columns, interval_legend, sheet_of, shown_score
 from results.tables.writers import LAYOUTS, write_sheets
@@ -151,23 +151,20 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
 
 def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     """Both arms on the further test sets that all their runs know, none of joined folds; and which runs lack some."""
-    kinds, lacking, runs = list[Kind](), list[str](), [run for arm in pair for run in arm.records]
+    kinds, lack, runs = list[Kind](), list[str](), [run for arm in pair for run in arm.records]
     also = {name for run in runs for name in run.also}
     for name in sorted(also) if paths.keys() >= {run.fingerprint for run in runs} else ():
-        groups = []
-        for arm in pair:
-            if without := [run for run in arm.records if name not in run.also]:
-                neither = [run for run in without if not run.model]
-                lacking.append(
-                    f"{arm.features}, {runs_in_words(without)}: no scores on {name}; also=[{name}] in their command "
-                    f"tests kept models{f', but {runs_in_words(neither)} kept none' if neither else ''}"
-                )
-            files = {run.fingerprint: paths[run.fingerprint].with_name(also_name(name)) for run in arm.records}
-            groups.append(_scored(arm, [read_examples(file, of) or [] for of, file in files.items()], metric))
-        count = len(groups[0].examples[0] or ()) if all(name in run.also for run in runs) else 0
+        without = [run for run in runs if name not in run.also]
+        lack += [
+            f"{run.identity.title}: no scores on {name}, {'a' if run.model else 'no'} kept model" for run in without
+        ]
+        files = {run.fingerprint: paths[run.fingerprint].with_name(also_name(name)) for run in runs}
+        read = {of: read_examples(file, of) or [] for of, file in files.items()}
+        groups = [_scored(arm, [read[run.fingerprint] for run in arm.records], metric) for arm in pair]
+        count = 0 if without else len(groups[0].examples[0] or ())
         if count and all(_gives(metric, group, count) for group in groups):
             kinds.append(Kind(FURTHER, name, count, replace(row, groups=groups, others=(), paper=None, lenders=())))
-    return kinds, "; ".join(lacking)
+    return kinds, "; ".join(lack)
 
 
 def _gives(metric: Metric, group: Group, count: int) -> bool:

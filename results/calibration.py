@@ -44,8 +44,7 @@ def flat(judged: Judged) -> tuple[np.ndarray, np.ndarray]:
 def cooled(shares: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities whose log odds are divided by the temperature."""
     clipped = np.clip(shares, CLOSEST, 1 - CLOSEST)
-    cooled_shares: np.ndarray = 1 / (1 + (1 / clipped - 1) ** (1 / temperature))
-    return cooled_shares
+    return np.asarray(1 / (1 + (1 / clipped - 1) ** (1 / temperature)))
 
 
 def fitted_temperature(judged: Judged) -> float:
@@ -77,8 +76,7 @@ def binned(judged: Judged, temperature: float | None = None) -> np.ndarray:
 def calibration_error(sums: np.ndarray) -> np.ndarray:
     """The expected calibration error in points from sums of `binned`, (..., 3 * BINS) -> (...)."""
     count, share, right = np.moveaxis(sums.reshape(*sums.shape[:-1], 3, BINS), -2, 0)
-    errors: np.ndarray = 100 * np.abs(share - right).sum(axis=-1) / np.maximum(count.sum(axis=-1), 1)
-    return errors
+    return np.asarray(100 * np.abs(share - right).sum(axis=-1) / np.maximum(count.sum(axis=-1), 1))
 
 
 def right_of_surest(judged: Judged, coverage: float) -> float:

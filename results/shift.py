@@ -3,6 +3,8 @@
 Shows, for each task and data set, what both arms lose on further test sets, which runs made with `also=[...]` recorded,
 and on kinds of the own test set: genres, kinds of questions, text that the biLM has read, pairs that a head without
 premises gets wrong, entities that training lacks, or else lengths. The drop: the score on the test set minus that one.
+The control without context is next to both arms.
+
 A finished run that kept its model (keep_weights=true) tests it when its command is repeated with `also=[...]`.
 
 Examples:
@@ -12,6 +14,7 @@ Examples:
 
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -27,6 +30,9 @@ from results.tables.sheet import shown_gain, shown_score
 
 SHIFTS = (FURTHER, "genre", "question", "pretraining text", "hypothesis alone", "entities")
 OTHERWISE = "length"  # where there is none of these
+CONTROL = "elmo_layer0"  # shown next to the two arms, where it has runs
+
+Key = tuple[str, str, str]  # the title of a row, and a distinction with a label
 
 
 def both_sides(own: Group, far: Group, chosen: Sequence[int], metric: Metric) -> np.ndarray:
@@ -39,8 +45,7 @@ def both_sides(own: Group, far: Group, chosen: Sequence[int], metric: Metric) ->
         metric: what is counted for it.
     """
     here, there = (np.array(counts_of(of, metric, len(of.examples[0] or ()))) for of in (own, far))
-    size = here.shape[1] + there.shape[1] * (not chosen)
-    sides = np.zeros((here.shape[0], size, 2 * here.shape[2]))
+    sides = np.zeros((here.shape[0], here.shape[1] + there.shape[1] * (not chosen), 2 * here.shape[2]))
     sides[:, : here.shape[1], : here.shape[2]] = here
     sides[:, chosen or slice(here.shape[1], None), here.shape[2] :] = there
     return sides
@@ -56,11 +61,20 @@ def drops_of(row: Row, kind: Kind) -> list[Estimate]:
 
     def drop(sums: np.ndarray) -> np.ndarray:
         here, there = np.split(sums, 2, axis=-1)
-        lost: np.ndarray = scores_of(metric, here) - scores_of(metric, there)
-        return lost
+        return np.asarray(scores_of(metric, here) - scores_of(metric, there))
 
     clusters = unit_numbers(examples, metric.unit) if kind.chosen else None
     return [*(estimate(drop, clusters, of) for of in sides), estimate(drop, clusters, sides[1], sides[0])]
+
+
+def shifts_of(rows: Sequence[Row], records: Sequence[RecordFile]) -> tuple[dict[Key, tuple[Row, Kind]], list[str]]:
+    """The shifts of rows, or else the lengths, and for rows without any why."""
+    of_rows, missing = break_down(rows, records)
+    shifts = dict[Key, tuple[Row, Kind]]()
+    for row, kinds in of_rows:
+        by = SHIFTS if any(kind.by in SHIFTS for kind in kinds) else [OTHERWISE]
+        shifts |= {(row.title, kind.by, kind.label): (row, kind) for kind in kinds if kind.by in by}
+    return shifts, missing
 
 
 def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
@@ -69,25 +83,28 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
     Raises:
         InputError: No row has a shift.
     """
-    of_rows, missing = break_down(table.rows, records)
+    shifts, missing = shifts_of(table.rows, records)
     for text in missing:
         print(f"results.shift: {text}", file=sys.stderr)
-    titles = arm_titles(table.compared, [group for row, _ in of_rows for group in row.pair or ()])
-    looks = arms_of(titles)
-    lines, most = [], dict[tuple[str, str, str], tuple[str, list[LaneDot]]]()
-    for row, kinds in of_rows:
-        for kind in [of for of in kinds if of.by in SHIFTS] or [of for of in kinds if of.by == OTHERWISE]:
-            drops = drops_of(row, kind)
-            line = {"trained on": row.title, "tested on": f"{kind.by}: {kind.label}", "n": f"{kind.examples:,}"}
-            line |= {title: shown_score(of) for title, of in zip(titles.values(), kind.row.groups, strict=True)}
-            line |= {"gain, 95 % interval": shown_gain(kind.row)}
-            names = [*(f"drop, {title}" for title in titles.values()), "second drop minus first"]
-            lines.append(line | {name: of.shown() for name, of in zip(names, drops, strict=True)})
-            arms = zip(table.compared, drops, strict=False)
-            lane = [LaneDot(looks[arm], of.value, of.interval.ends if of.interval else ()) for arm, of in arms]
-            key = row.title, kind.by, kind.label * (kind.by == FURTHER)
-            if key not in most or lane[0].value > most[key][1][0].value:
-                most[key] = f"{kind.label} ({kind.by}), {row.title}", lane
+    rows = [] if CONTROL in table.compared else [row.comparing(table.compared[0], CONTROL) for row in table.rows]
+    of_control, _ = shifts_of(rows, records)
+    groups = [group for row, _ in (*shifts.values(), *of_control.values()) for group in row.pair or ()]
+    titles = arm_titles([*table.compared, *([CONTROL] if of_control else [])], groups)
+    looks, lines, most = arms_of(titles), [], dict[Key, tuple[str, list[LaneDot]]]()
+    for (title, by, label), (row, kind) in shifts.items():
+        (*drops, more), scored = drops_of(row, kind), [*kind.row.groups]
+        if control := of_control.get((title, by, label)):
+            drops, scored = [*drops, drops_of(*control)[1]], [*scored, control[1].row.groups[1]]
+        line = {"trained on": title, "tested on": f"{by}: {label}", "n": f"{kind.examples:,}"}
+        line |= {name: shown_score(of) if of else "-" for name, of in zip_longest(titles.values(), scored)}
+        line |= {"gain, 95 % interval": shown_gain(kind.row)}
+        line |= {f"drop, {name}": of.shown() if of else "-" for name, of in zip_longest(titles.values(), drops)}
+        lines.append(line | {"second drop minus first": more.shown()})
+        arms = zip(titles, drops, strict=False)
+        lane = [LaneDot(looks[arm], of.value, of.interval.ends if of.interval else ()) for arm, of in arms]
+        key = title, by, label * (by == FURTHER)
+        if key not in most or lane[0].value > most[key][1][0].value:
+            most[key] = f"{label} ({by}), {title}", lane
     if not lines:
         raise InputError("expected runs of both arms with kinds of test examples, found none")
     return lines, lanes("shift", dict(most.values()))

@@ -134,10 +134,9 @@ class Identity:
         `mini/TASK/FEATURES/limit=200,trainer.epochs=2/seed-1/record.json`.
         """
         variant = ",".join(f"{_escaped(key)}={_escaped(value)}" for key, value in self.typed_variant.items())
-        names = [_escaped(self.data), _escaped(self.task), _escaped(self.features)]
-        names += [variant] if variant else []
-        names += [] if self.fold is None else [f"fold-{self.fold}"]
-        return Path(*map(_shortened, [*names, f"seed-{self.seed}"]), RECORD_NAME)
+        fold = "" if self.fold is None else f"fold-{self.fold}"
+        names = [*map(_escaped, (self.data, self.task, self.features)), variant, fold, f"seed-{self.seed}"]
+        return Path(*map(_shortened, filter(None, names)), RECORD_NAME)
 
     @property
     def in_fold(self) -> str:

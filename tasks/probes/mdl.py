@@ -83,14 +83,18 @@ def uniform_bits(labels: Sequence[str]) -> float:
 
 
 def online_bits(vectors: Tensor, labels: Sequence[str]) -> float:
-    """The length of the shortest of the online codes of `STRENGTHS`, with the bits that name the strength."""
+    """The length of the shortest of the online codes of `STRENGTHS`, with the bits that name the strength.
+
+    In float64: the fit ends early, and in float32 the rounding of another machine would change the second digit.
+    """
     kinds = {label: number for number, label in enumerate(sorted(set(labels)))}
     numbers = torch.tensor([kinds[label] for label in labels])
     ends = [max(1, round(share * len(labels))) for share in SHARES]
+    vectors = vectors.double()
     scaled = (vectors - vectors.mean(0)) / vectors.std(0).clamp(min=1e-6) / vectors.shape[1] ** 0.5
     totals = []
     for strength in STRENGTHS:
-        weights, bits = torch.zeros(vectors.shape[1] + 1, len(kinds)), uniform_bits(labels) * ends[0] / len(labels)
+        weights, bits = scaled.new_zeros(vectors.shape[1] + 1, len(kinds)), uniform_bits(labels) * ends[0] / len(labels)
         for known, end in pairwise(ends):
             weights = fitted(scaled[:known], numbers[:known], strength, weights)
             bits += float(nats(weights, scaled[known:end], numbers[known:end])) / math.log(2)
@@ -144,8 +148,8 @@ def items_of(name: str, data: Sequence[str], most: int) -> tuple[list[ProbeItem]
     for example in random.Random(0).sample(examples, len(examples)):
         said = list(chain.from_iterable(run.task.texts(example)))
         for places, label in find(example):
-            words_there = tuple(chain.from_iterable(said[start:end] for start, end in places))
-            items.append(ProbeItem(len(texts), places, words_there, label))
+            found = tuple(chain.from_iterable(said[start:end] for start, end in places))
+            items.append(ProbeItem(len(texts), places, found, label))
         texts.append(run.task.texts(example))
         if len(items) >= most:
             break
@@ -164,15 +168,12 @@ def vectors_of(
         compare: whether to join the product of both means, too, without which a linear softmax cannot compare them.
     """
     run, sentences = typed_config(["task=pos_probe", *features]), list(chain.from_iterable(texts))
-    frozen, rows, at = TokenFeatures(run.features, sentences, run.seed, run.store), list[Tensor](), -1
+    frozen, rows = TokenFeatures(run.features, sentences, run.seed, run.store), list[Tensor]()
     frozen.meet(sentences)
+    with torch.no_grad():
+        tokens = [batch.input[batch.mask] for batch in map(frozen, texts)]
     for item in items:
-        if item.text != at:
-            at = item.text
-            with torch.no_grad():
-                batch = frozen(texts[at])
-            tokens = batch.input[batch.mask]
-        means = [tokens[start:end].mean(0) for start, end in item.places]
+        means = [tokens[item.text][start:end].mean(0) for start, end in item.places]
         rows.append(torch.cat([*means, *([means[0] * means[1]] if compare else [])]))
     return torch.stack(rows)
 
@@ -196,9 +197,9 @@ def probe(name: str, options: argparse.Namespace) -> Iterator[tuple[dict[str, st
         cells = {"bits a label": real / len(items), "compression": short[0]}
         cells |= {"control, bits a label": control / len(items), "control, compression": short[1]}
         cells["selectivity, bits a label"] = (control - real) / len(items)
-        ends = [(float(of.mean()), (of.mean() - _std(of), of.mean() + _std(of))) for of in short]
         line = {name: f"{of.mean():.2f}" + f"±{_std(of):.2f}" * (len(of) > 1) for name, of in cells.items()}
-        dots = [LaneDot(arm, *of, hollow=hollow) for of, hollow in zip(ends, (False, True), strict=True)]
+        ends = [(of.mean() - _std(of), of.mean() + _std(of)) for of in short]
+        dots = [LaneDot(arm, float(of.mean()), ends[n], n == 1) for n, of in enumerate(short)]  # hollow: the control
         yield {"labels": title, "vectors": arm.title} | line, dots
 
 

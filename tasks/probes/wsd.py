@@ -370,20 +370,19 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
         the instances that are answered, recall over all.
         """
         sources = [source for source in SETS if any(example.source == source for example in examples)]
-        names = ("correct", "answered", "instances")
         rows: list[dict[str, float]] = []
         groups: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for example, senses in zip(examples, predictions, strict=True):
-            of_sentence = Counter[str]()
+            of_sentence = Counter[str](correct=0, answered=0, instances=0)
             for instance, sense in zip(example.instances, senses, strict=True):
                 answer = sense or self.back_off(instance.entry)
                 counted = {"correct": int(answer in instance.senses), "answered": int(bool(answer)), "instances": 1}
                 part_of_speech = PARTS_OF_SPEECH[instance.entry[-1]]
                 for counts in (of_sentence, groups["sets", example.source], groups["parts_of_speech", part_of_speech]):
                     counts.update(counted)
-            row: dict[str, float] = {name: of_sentence[name] for name in names}
+            row: dict[str, float] = {**of_sentence}
             for source in sources:
-                row |= {f"{source}_{name}": row[name] if source == example.source else 0 for name in names}
+                row |= {f"{source}_{name}": of * (source == example.source) for name, of in of_sentence.items()}
             rows.append(row)
         details: dict[str, dict[str, object]] = {"sets": {}, "parts_of_speech": {}}
         for (group, name), counts in groups.items():

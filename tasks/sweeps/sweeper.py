@@ -29,7 +29,6 @@ from elmo.common.errors import InputError, shortened
 from elmo.common.files import duration, expanded, print_lines
 from elmo.common.progress import Reporter, print_line
 from results.experiments import NOT_RECORDED, load_experiment
-from results.records.identity import WEIGHTS_NAME
 from results.records.progress import DEFAULT_RUNS, write_manifest
 from results.records.record import RecordUnreadable, read_record
 from tasks.running.config import Run
@@ -137,8 +136,8 @@ class SuiteSweeper(Sweeper):
             write_manifest(runs_dir, manifest)
         except OSError as error:
             say(f"python -m results.status will not show it: {error}")
-        models = [run.path.parent for run in sweep.runs.values() if run.keep_weights]
-        if nothing_left(sweep) and all((folder / WEIGHTS_NAME).is_file() for folder in models):
+        models = [run.weights for run in sweep.runs.values() if run.keep_weights]
+        if nothing_left(sweep) and all(map(Path.is_file, models)):
             say(f"all {len(sweep)} runs were done already. {next_command(config)}")
             print_models(models)
             return []
@@ -248,9 +247,9 @@ def next_command(config: DictConfig) -> str:
     return f"The scores: {shlex.join(['python', '-m', 'results.table', *words, *runs_option(config)])}"
 
 
-def print_models(folders: Iterable[Path]) -> None:
-    """Prints the folder of each run that kept its weights."""
-    if kept := [folder for folder in folders if (folder / WEIGHTS_NAME).is_file()]:
+def print_models(models: Iterable[Path]) -> None:
+    """Prints the folders of the models that are there."""
+    if kept := [path.parent for path in models if path.is_file()]:
         Reporter("sweep", brief=True).warn("The models: python -m tasks.predict RUN INPUT, where RUN is")
         for folder in kept:
             print(f"  {shlex.quote(str(folder))}", file=sys.stderr)

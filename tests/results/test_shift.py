@@ -33,17 +33,19 @@ def as_examples(counts):
     return [dict(zip(NAMES, map(int, row), strict=True)) for row in counts]
 
 
+def save_arm(runs, arm, of_arm, far_of_arm):
+    for seed, (own, far) in enumerate(zip(of_arm, far_of_arm, strict=True), start=1):
+        record = make_record(f1(own), features=arm, seed=seed)
+        also = {"tweets": FurtherTest({"f1": f1(far)}, {"sentences": 40}, {})}
+        record = replace(record, fingerprinted={**record.fingerprinted, "data": HASHES}, metrics={"f1": F1}, also=also)
+        path = save(runs, record, as_examples(own))
+        write_examples(path.with_name(also_name("tweets")), read_record(path).fingerprint, as_examples(far))
+
+
 @pytest.fixture
 def runs(tmp_path):
     for arm, of_arm in OWN.items():
-        for seed, (own, far) in enumerate(zip(of_arm, FAR[arm], strict=True), start=1):
-            record = make_record(f1(own), features=arm, seed=seed)
-            also = {"tweets": FurtherTest({"f1": f1(far)}, {"sentences": 40}, {})}
-            record = replace(
-                record, fingerprinted={**record.fingerprinted, "data": HASHES}, metrics={"f1": F1}, also=also
-            )
-            path = save(tmp_path, record, as_examples(own))
-            write_examples(path.with_name(also_name("tweets")), read_record(path).fingerprint, as_examples(far))
+        save_arm(tmp_path, arm, of_arm, FAR[arm])
     kinds = {"genre": Grouping(("news", "mail"), [0] * 45 + [1] * 15), "length": Grouping(("a", "b"), [0, 1] * 30)}
     add_groups(tmp_path, "ner", HASHES, list(map(str, range(60))), kinds)
     return tmp_path
@@ -68,6 +70,30 @@ def test_a_drop_is_the_score_on_the_test_set_minus_the_other(runs, capsys):
         values = [cell.split(",")[0] for cell in shown[name][4:]]
         expected = [drops["glove"], drops["elmo"], drops["elmo"] - drops["glove"]]
         assert values == [f"{value:+.2f}" for value in expected]
+
+
+def test_the_control_without_context_is_next_to_both_arms(runs, capsys):
+    before = printed(runs, capsys)
+    own, far = OWN["elmo"], FAR["elmo"][::-1]
+    save_arm(runs, "elmo_layer0", own, far)
+    for name, cells in printed(runs, capsys).items():
+        n, glove, elmo, control, gain, *drops, more = cells
+        assert [n, glove, elmo, gain, *drops[:2], more] == before[name]
+        side = far if name.endswith("tweets") else [it[:45] if name.endswith("news") else it[45:] for it in own]
+        assert control.startswith(f"{np.mean(list(map(f1, side))):.2f}")
+        drop = np.mean([f1(one) - f1(other) for one, other in zip(own, side, strict=True)])
+        assert drops[2].split(",")[0] == f"{drop:+.2f}"
+    assert "tweets (further test set), NER, CoNLL-2003, biLM without context" in (runs / "kept/shift.svg").read_text()
+    assert shift.main(["--runs", str(runs), "--compare", "elmo_layer0", "elmo"]) == 0
+
+
+def test_a_line_without_runs_of_the_control_has_none(runs, capsys):
+    save_arm(runs, "elmo_layer0", OWN["elmo"], FAR["elmo"])
+    for path in sorted(runs.rglob("elmo_layer0/*/record.json")):
+        write_record(path, replace(read_record(path), also={}))
+    cells = printed(runs, capsys)["further test set: tweets"]
+    assert (cells[3], cells[7]) == ("-", "-")
+    assert "-" not in printed(runs, capsys)["genre: news"]
 
 
 def test_the_interval_of_a_drop_between_two_sets_is_that_of_two_samples():
@@ -122,8 +148,8 @@ def test_runs_that_lack_a_further_test_set_are_named(runs, capsys):
     shown = capsys.readouterr()
     assert "further test set" not in shown.out
     (said,) = shown.err.splitlines()
-    assert "elmo, seeds 1, 2: no scores on tweets; also=[tweets] in their command tests kept models" in said
-    assert said.endswith(", but seed 1 kept none")
+    assert "elmo seed 1: no scores on tweets, no kept model" in said
+    assert "elmo seed 2: no scores on tweets, a kept model" in said
     assert "glove" not in said
 
 
