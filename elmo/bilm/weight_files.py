@@ -76,13 +76,6 @@ def _swap_gates(tensor: Tensor) -> Tensor:
 
 def _entries(options: BilmOptions) -> Iterator[Entry]:
     """Every tensor of a biLM with these options."""
-
-    def gates_to_module(tensor: Tensor) -> Tensor:
-        return _swap_gates(tensor.t())
-
-    def gates_to_file(tensor: Tensor) -> Tensor:
-        return _swap_gates(tensor).t()
-
     filters, cell, projection = options.n_filters, options.cell_dim, options.projection_dim
     encoder, spelled = "encoder", projection  # name of the character encoder, and width of its vectors
     if options.words:
@@ -102,8 +95,7 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
         for i in range(options.n_highway):
             for gate in ("carry", "transform"):
                 module = f"{encoder}.highways.{i}.{gate}"
-                shape = (filters, filters)
-                scale = (1, filters)
+                shape, scale = (filters, filters), (1, filters)
                 yield Entry(f"CNN_high_{i}/W_{gate}", shape, f"{module}.weight", torch.t, scale_shape=scale)
                 yield Entry(f"CNN_high_{i}/b_{gate}", (filters,), f"{module}.bias")
         if filters != spelled:
@@ -113,9 +105,9 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
         for layer in range(options.n_layers):
             file = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             module = f"directions.{direction}.{layer}"
-            gates = (2 * projection, 4 * cell)
-            scale = (1, 4 * cell)
-            yield Entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file, scale)
+            gates, scale = (2 * projection, 4 * cell), (1, 4 * cell)
+            swaps = (lambda tensor: _swap_gates(tensor.t()), lambda tensor: _swap_gates(tensor).t())
+            yield Entry(f"{file}/W_0", gates, f"{module}.weight", *swaps, scale)
             yield Entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
             shape, scale = (cell, projection), (1, projection)
             yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", torch.t, scale_shape=scale)

@@ -232,7 +232,8 @@ class CompiledLoops:
     """The functions of the library, on tensors: float32, on the CPU and contiguous."""
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
-        self.lanes: int = compiled.heads_lanes()
+        self._dropout = compiled.heads_dropout
+        self._dropout.argtypes, self._dropout.restype = [_pointer, ctypes.c_double, _pointer, _long], None
         self._lstm = compiled.heads_lstm_forward, compiled.heads_lstm_backward
         self._gru = compiled.heads_gru_forward, compiled.heads_gru_backward
         steps = [_pointer] * 2 + [_long] * 2
@@ -260,11 +261,16 @@ class CompiledLoops:
         """The gradients of the gates; overwrites `grad`."""
         grad_gates = torch.empty_like(gates)
         rows = [gates, *kept, grad, grad_gates]
-        if weight.shape[1] == 3 * weight.shape[2]:
-            _walk(self._gru[1], packing, [weight], rows)
-        else:
-            _walk(self._lstm[1], packing, [weight], rows, [mask])
+        gru = weight.shape[1] == 3 * weight.shape[2]
+        _walk((self._gru if gru else self._lstm)[1], packing, [weight], rows, [] if gru else [mask])
         return grad_gates
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """The result of torch's dropout, 0 < p < 1, with the numbers that torch would draw from its generator."""
+        factors, state = torch.empty_like(x), torch.get_rng_state()
+        self._dropout(state.data_ptr(), 1 - p, factors.data_ptr(), x.numel())
+        torch.set_rng_state(state)
+        return x * factors
 
 
 def bilm() -> CompiledBilm | None:
@@ -274,9 +280,8 @@ def bilm() -> CompiledBilm | None:
 
 def loops(x: Tensor) -> CompiledLoops | None:
     """The compiled loops, or None if there are none for such a tensor."""
-    if x.device.type != "cpu" or x.dtype != torch.float32 or not x.is_contiguous():
-        return None
-    return None if (compiled := library()) is None else _loops_of(compiled)
+    fits = x.device.type == "cpu" and x.dtype == torch.float32 and x.is_contiguous()
+    return _loops_of(compiled) if fits and (compiled := library()) is not None else None
 
 
 _bilm_of, _loops_of = cache(CompiledBilm), cache(CompiledLoops)

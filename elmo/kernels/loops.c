@@ -216,3 +216,52 @@ int heads_gru_backward(const int32_t *starts, const int32_t *sizes, long steps, 
     free(memory);
     return 0;
 }
+
+/* torch's generator on a CPU, a Mersenne Twister, as torch.get_rng_state() gives it; what follows is not needed here. */
+#define WORDS 624
+struct generator {
+    uint64_t seed;
+    int32_t left, seeded; /* draws until the words are made anew, and one */
+    uint64_t next, words[WORDS];
+};
+
+/* Makes all words anew. */
+static void twist(uint32_t *words) {
+#define MIXED(a, b) (((((a) & 0x80000000u) | ((b) & 0x7fffffffu)) >> 1) ^ ((b) & 1 ? 0x9908b0dfu : 0))
+    for (long k = 0; k < WORDS - 397; k++) words[k] = words[k + 397] ^ MIXED(words[k], words[k + 1]);
+    for (long k = WORDS - 397; k < WORDS - 1; k++) words[k] = words[k + 397 - WORDS] ^ MIXED(words[k], words[k + 1]);
+    words[WORDS - 1] = words[396] ^ MIXED(words[WORDS - 1], words[0]);
+#undef MIXED
+}
+
+/* The next WORDS numbers, one of each word. */
+static void temper(const uint32_t *words, uint32_t *numbers) {
+    for (long k = 0; k < WORDS; k++) {
+        uint32_t y = words[k];
+        y ^= y >> 11, y ^= (y << 7) & 0x9d2c5680u, y ^= (y << 15) & 0xefc60000u;
+        numbers[k] = y ^ (y >> 18);
+    }
+}
+
+/* Draws the factors of torch's dropout, 1 / keep with probability `keep` and else 0, as torch would: each from 53 bits
+ * of two numbers. */
+void heads_dropout(struct generator *from, double keep, float *factors, long n) {
+    const uint64_t bound = (uint64_t)ceil(keep * 0x1p53), mask = (1ull << 53) - 1;
+    const float factor = 1.0f / (float)keep;
+#define HELD(high, low) (((((uint64_t)(high) << 32) | (low)) & mask) < bound ? factor : 0.0f)
+    uint32_t words[WORDS], numbers[WORDS];
+    long at = from->next && from->next < WORDS ? (long)from->next : WORDS; /* 0 after seeding */
+    for (long k = 0; k < WORDS; k++) words[k] = (uint32_t)from->words[k];
+    temper(words, numbers);
+    for (long done = 0; done < n;) {
+        uint32_t high = numbers[WORDS - 1];
+        const int split = at == WORDS - 1; /* the first number is the last of these, the second the first of the next */
+        if (at >= WORDS - 1) twist(words), temper(words, numbers), at = 0;
+        if (split) factors[done++] = HELD(high, numbers[at++]);
+        const long some = (WORDS - at) / 2 < n - done ? (WORDS - at) / 2 : n - done;
+        for (long k = 0; k < some; k++) factors[done + k] = HELD(numbers[at + 2 * k], numbers[at + 2 * k + 1]);
+        done += some, at += 2 * some;
+    }
+    for (long k = 0; k < WORDS; k++) from->words[k] = words[k];
+    from->next = at, from->left = WORDS + 1 - at;
+}

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo import Elmo, FrozenSource, published
+from elmo.bilm.fast import FastDropout
 from elmo.bilm.model import Bilm
 from elmo.bilm.options import cell_of
 from elmo.bilm.sentences import padded
@@ -224,18 +225,13 @@ class ElmoConfig(FrozenConfig):
 
     def files(self) -> list[Path]:
         """The weights, and the options if they are not among the weights."""
-        return [] if self._only_drawn else bilm.files(self.weights)
+        return [] if controls.only_a_size(self.weights) and self.untrained else bilm.files(self.weights)
 
     @property
     def _settings(self) -> tuple[str, int | None, str | None, int, bool]:
         """The weights, the seed of untrained ones, the control and its seed, and whether products are in int8."""
         untrained = self.untrained_seed if self.untrained else None
         return self.weights, untrained, self.control, self.draw or 0, self.precision == INT8
-
-    @property
-    def _only_drawn(self) -> bool:
-        """Whether no weights are read."""
-        return controls.only_a_size(self.weights) and self.untrained
 
 
 def _open_elmo(weights: str, untrained_seed: int | None, control: str | None, draw: int, int8: bool) -> FrozenSource:
@@ -561,7 +557,7 @@ class TokenFeatures(nn.Module):
         self._layers = list(layers.values())
         words = [part for part in (self.word_vectors, self.characters) if part is not None]
         self._parts: list[FeaturePart] = [*words, *self._layers]  # their vectors are joined in this order
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = FastDropout(config.dropout)
         self.widths = {place: sum(part.widths.get(place, 0) for part in self._parts) for place in PLACES}
 
     @property

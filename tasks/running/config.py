@@ -339,7 +339,8 @@ def _variant(resolved: Mapping[str, Any], task: str, data: str) -> dict[str, Any
     # The seed and the fold are parts of a run's name themselves.
     changed = {key: new for key, new in here.items() if there.get(key, ...) != new and key not in ("seed", "fold")}
     # A part that is null on one side is a change of that part, not a deletion of the keys below it.
-    deleted = [key for key in there if not any(_one_in_the_other(key, kept) for kept in here)]
+    ends = [f"{key}." for key in here]
+    deleted = [key for key in there if not any(f"{key}.".startswith(end) or end.startswith(f"{key}.") for end in ends)]
     return changed | {f"~{key}": there[key] for key in deleted}
 
 
@@ -373,10 +374,6 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
         for key, value in differing.items()
         if not (key in left_out or SOURCE.match(key) or FOR_PEOPLE.fullmatch(key))
     }
-
-
-def _one_in_the_other(first: str, second: str) -> bool:
-    return f"{first}.".startswith(f"{second}.") or f"{second}.".startswith(f"{first}.")
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:
