@@ -86,7 +86,7 @@ class TestShipped:
     def test_mini_is_six_tasks_in_three_arms_with_three_seeds(self):
         config, runs = composed("experiment=mini")
         arms = ("glove", "elmo", "elmo_random")
-        assert names(runs, "seed", "task", "features") == list(product("123", (*TASKS, "srl", "coref"), arms))
+        assert names(runs, "seed", "task", "features") == list(product("123", (*TASKS, "coref", "srl"), arms))
         assert {run["data"] for run in runs} == {"mini"}
         assert (config.hydra.launcher.n_jobs, config.hydra.launcher.batch_size) == (-1, "1")
 
