@@ -6,6 +6,7 @@ It works for all tasks. The test split is read only after training has ended.
 import inspect
 import math
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,11 +57,10 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 }
 
 
-def plateau_schedule(optimizer: Optimizer, factor: float | None, patience: int) -> ReduceLROnPlateau | None:
+def plateau_schedule(optimizer: Optimizer, factor: float | None, patience: int) -> ReduceLROnPlateau:
     """Multiplies the learning rate by `factor` after more than `patience` epochs without a better score, if any."""
-    if factor is None:
-        return None
-    return ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=patience, threshold=0)
+    waits = sys.maxsize if factor is None else patience
+    return ReduceLROnPlateau(optimizer, mode="max", factor=factor or 0.5, patience=waits, threshold=0)
 
 
 def parameter_groups(parameters: Iterable[nn.Parameter], tuned: Sequence[TunedGroup]) -> list[dict[str, Any]]:
@@ -351,8 +351,7 @@ class Trainer:
                 check_tensors(saved["best"], best)
                 check_tensors(saved["average"]["values"], average.values)
             optimizer.load_state_dict(saved["optimizer"])
-            if plateau is not None:
-                plateau.load_state_dict(saved["plateau"])
+            plateau.load_state_dict(saved["plateau"])
             average.load_state_dict(saved["average"])
             vars(state).update(saved["state"])
             best = saved["best"]
@@ -371,8 +370,7 @@ class Trainer:
                 if score > state.best_score:
                     state.best_epoch, state.best_score, state.best_values = epoch, score, scores
                     best = copied(model.kept())
-            if plateau is not None:
-                plateau.step(score)
+            plateau.step(score)
             state.epoch = epoch
             seconds = time.perf_counter() - started
             rate = optimizer.param_groups[0]["lr"]
@@ -385,7 +383,7 @@ class Trainer:
                     "model": model.kept(),
                     "best": best,
                     "optimizer": optimizer.state_dict(),
-                    "plateau": plateau.state_dict() if plateau is not None else {},
+                    "plateau": plateau.state_dict(),
                     "average": average.state_dict(),
                 }
                 write_tensors(checkpoint, saved)

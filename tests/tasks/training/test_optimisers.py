@@ -45,3 +45,11 @@ def test_a_small_improvement_is_no_plateau():
         schedule.step(score)
         rates.append(optimizer.param_groups[0]["lr"])
     assert rates == [1.0, 1.0, 1.0, 0.5]
+
+
+def test_without_a_factor_the_rate_is_constant():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = plateau_schedule(optimizer, None, 0)
+    for _ in range(5):
+        schedule.step(1.0)
+    assert optimizer.param_groups[0]["lr"] == 1.0
