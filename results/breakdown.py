@@ -152,14 +152,13 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
 def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     """Both arms on the further test sets that all their runs know, none of joined folds; and which runs lack some."""
     kinds, lack, runs = list[Kind](), list[str](), [run for arm in pair for run in arm.records]
-    also = {name for run in runs for name in run.also}
-    for name in sorted(also) if paths.keys() >= {run.fingerprint for run in runs} else ():
+    also, prints = {name for run in runs for name in run.also}, {run.fingerprint for run in runs}
+    for name in sorted(also) if paths.keys() >= prints else ():
         without = [run for run in runs if name not in run.also]
         lack += [
             f"{run.identity.title}: no scores on {name}, {'a' if run.model else 'no'} kept model" for run in without
         ]
-        files = {run.fingerprint: paths[run.fingerprint].with_name(also_name(name)) for run in runs}
-        read = {of: read_examples(file, of) or [] for of, file in files.items()}
+        read = {of: read_examples(paths[of].with_name(also_name(name)), of) or [] for of in prints}
         groups = [_scored(arm, [read[run.fingerprint] for run in arm.records], metric) for arm in pair]
         count = 0 if without else len(groups[0].examples[0] or ())
         if count and all(_gives(metric, group, count) for group in groups):
