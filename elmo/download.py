@@ -16,13 +16,10 @@ import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import requests
-from requests.adapters import HTTPAdapter
 from rich.console import Console
 from rich.progress import DownloadColumn, TransferSpeedColumn
-from urllib3.exceptions import HTTPError
-from urllib3.util import Retry
 
 from elmo.common.errors import InputError, command_parser, exit_status, reworded
 from elmo.common.files import UNREADABLE, expanded, replacing, require_space, sha256_of, size_in_words
@@ -32,7 +29,7 @@ from elmo.published import PUBLISHED, VECTORS, PublishedFile, PublishedVectors
 
 PATIENCE_S = 60.0  # how long a server may be silent
 # A busy server is asked four times more, after pauses that double.
-BUSY = Retry(4, connect=0, read=0, status_forcelist=(429, 500, 502, 503, 504), backoff_factor=1.0)
+BUSY = dict[str, Any](total=4, connect=0, read=0, status_forcelist=(429, 500, 502, 503, 504), backoff_factor=1.0)
 CHUNK = 1 << 18
 # How files begin that are published without a hash: a log-in page must not count as one.
 BEGINNINGS = {".json": (b"{",), ".hdf5": (b"\x89HDF\r\n\x1a\n",)} | dict.fromkeys(
@@ -192,6 +189,11 @@ def fetch(url: str, target: Path, file: PublishedFile, console: Console, name: s
         TransferError: the URL did not send this file.
         InputError: it cannot be written.
     """
+    import requests  # imported here: most commands download nothing
+    from requests.adapters import HTTPAdapter
+    from urllib3.exceptions import HTTPError
+    from urllib3.util import Retry
+
     partial = target.with_name(f"{target.name}.partial")
     if not console.is_terminal:
         print_line(console, f"{name}: downloading {url}")
@@ -201,7 +203,7 @@ def fetch(url: str, target: Path, file: PublishedFile, console: Console, name: s
     ):
         task = bar.add_task(name, total=file.size)
         for scheme in ("https://", "http://"):
-            session.mount(scheme, HTTPAdapter(max_retries=BUSY))
+            session.mount(scheme, HTTPAdapter(max_retries=Retry(**BUSY)))
         if file.sha256 is None or _length(partial) > (file.size or 0):
             partial.unlink(missing_ok=True)
         before, failure = -1, TransferError(url)

@@ -44,8 +44,7 @@ def save_layer(layer: Elmo, folder: str | Path) -> None:
         settings["precision"] = "int8"
     write_json(folder / SETTINGS, {"places": list(layer.mixes), **settings})
     facts = {"folder": folder, "layers": len(source.widths), "dim": layer.dim, "mixes": json.dumps(layer.weights())}
-    card = CARD.format(**facts, sha256=sha256_of(folder / WEIGHTS))
-    (folder / "card.md").write_text(card, encoding="utf-8")
+    (folder / "card.md").write_text(CARD.format(**facts, sha256=sha256_of(folder / WEIGHTS)), encoding="utf-8")
 
 
 def load_layer(folder: str | Path) -> Elmo:

@@ -106,8 +106,7 @@ def nearest_words(name: str, word: str, k: int) -> list[tuple[str, float]]:
 
 
 def _unit(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(lengths, 1e-12)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def _show(options: argparse.Namespace) -> None:

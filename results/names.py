@@ -91,9 +91,9 @@ def metric_of(record: RunRecord, columns: Iterable[str], name: str = "") -> Metr
     return metric if {*columns}.issuperset(metric.columns) else None
 
 
-def recomputed(record: RunRecord, examples: Sequence[Example]) -> float | None:
-    """The score that the run's own examples give; None if they do not determine it."""
-    metric = metric_of(record, examples[0]) if examples else None
+def recomputed(record: RunRecord, examples: Sequence[Example], name: str = "") -> float | None:
+    """The score that the run's own examples give, by default by its main metric; None if they do not determine it."""
+    metric = metric_of(record, examples[0], name) if examples else None
     return metric.of_examples(examples) if metric else None
 
 
@@ -218,8 +218,7 @@ class Paper:
 
     def expected(self, data: str, task: str) -> Band | None:
         """The band for a task, or None if there is none for this data set."""
-        bands = (band for band in self.band if band.task == task and data in self.comparable_data)
-        return next(bands, None)
+        return next((band for band in self.band if band.task == task and data in self.comparable_data), None)
 
     def anchor_text(self, data: str, task: str) -> str:
         """Others' scores on these data; empty if the file has nothing on them."""

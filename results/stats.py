@@ -12,17 +12,22 @@ So both include zero, or neither does.
 The intervals are for one trained biLM and one untrained control: what training them again would change is not in them.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from results.records.identity import FOLD
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Array: TypeAlias = "np.ndarray"
 
 
 class Spread(NamedTuple):
@@ -126,7 +131,7 @@ class ArmScores:
     """
 
     scores: Sequence[float]
-    shares: np.ndarray | None = None
+    shares: Array | None = None
     noise: float = 0.0
     df: int | None = None
 
@@ -222,10 +227,10 @@ def seed_intervals(
     return _intervals(_Pair(ArmScores(first), ArmScores(second), lender))
 
 
-def measured(
-    counts: np.ndarray, recompute: Callable[[np.ndarray], np.ndarray], clusters: Sequence[float] | None
-) -> ArmScores:
+def measured(counts: Array, recompute: Callable[[Array], Array], clusters: Sequence[float] | None) -> ArmScores:
     """The arm with these counts of its runs' test examples, (seeds, examples, counts)."""
+    import numpy as np  # imported here: no command needs it for --help
+
     if clusters is not None:
         order = np.argsort(clusters, kind="stable")
         _, starts = np.unique(np.asarray(clusters)[order], return_index=True)

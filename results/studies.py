@@ -4,19 +4,19 @@
 `paper/tables_page.toml` that names the first. Other texts are in `paper/studies.toml`.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from elmo.common.errors import command_parser
 from results.figures import drawing
 from results.records.collect import RecordFile
 from results.records.typed_json import read_toml
-from results.stats import Interval, measured, paired_intervals
+from results.stats import Array, Interval, measured, paired_intervals
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
 from results.tables.sheet import MARKS, sheet_of, with_interval
@@ -44,14 +44,13 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    recompute: Callable[[np.ndarray], np.ndarray],
+    recompute: Callable[[Array], Array],
     clusters: Sequence[float] | None,
-    counts: np.ndarray,
-    base: np.ndarray | None = None,
+    counts: Array,
+    base: Array | None = None,
 ) -> Estimate:
     """What sums of counts give, as the mean over seeds, minus what the base gives; arguments as `measured`."""
-    both = (np.zeros_like(counts) if base is None else base, counts)
-    first, second = (measured(one, recompute, clusters) for one in both)
+    first, second = (measured(one, recompute, clusters) for one in (0 * counts if base is None else base, counts))
     intervals = paired_intervals(first, second, clusters)
     return Estimate(second.mean - first.mean, intervals.gain if intervals else None)
 

@@ -43,6 +43,7 @@ Finished runs are skipped, killed runs continue from their last epoch, failed ru
 Progress: python -m results.status. Results: python -m results.table
 """
 
+import gc
 import sys
 import textwrap
 
@@ -59,8 +60,11 @@ def main() -> None:
         with ending_with_reader():
             print_lines([str(__doc__).format(tasks="|".join(group_options("task")), experiments=experiments)])
         return
+    gc.disable()  # to look for garbage while modules are loaded takes 0.3 s
     from tasks.sweeps.command import run_command  # torch and Hydra take two seconds, which --help should not need
 
+    gc.freeze()
+    gc.enable()
     run_command()
 
 

@@ -45,8 +45,7 @@ def main(given: Sequence[str] | None = None) -> int:
 def _print_text(options: argparse.Namespace) -> None:
     from tasks.running.config import typed_config  # torch takes a second, which --help should not need
 
-    text = training_text(typed_config(options.settings, options.config_dir))
-    print_lines(f"{line}\n" for line in text)
+    print_lines(f"{line}\n" for line in training_text(typed_config(options.settings, options.config_dir)))
 
 
 if __name__ == "__main__":

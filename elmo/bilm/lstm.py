@@ -233,8 +233,7 @@ class LstmPair:
 
     def with_gradients(self, x: Tensor) -> Tensor:
         """The outputs for padded inputs, (directions, steps, sentences, projection_dim); see `in_parallel`."""
-        parts = zip(*(lstm.weights for lstm in self.lstms), strict=True)
-        weight, bias, projection = map(torch.stack, parts)
+        weight, bias, projection = map(torch.stack, zip(*(lstm.weights for lstm in self.lstms), strict=True))
         return in_parallel(x, weight.to(x.dtype), bias, projection.to(x.dtype), self.lstms[0].clips)
 
     def _run(

@@ -35,13 +35,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import get_args
 
-from elmo.bilm.weight_files import find_weights, load_bilm
 from elmo.common.checks import DEVICES, MOST_THREADS
-from elmo.common.device import choose_device
 from elmo.common.errors import command_parser, exit_status
 from elmo.common.files import expanded
-from elmo.embed.one_file import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings, embed_file, refuse_overwrite
-from elmo.embed.shards import ShardsJob, find_inputs, unfinished, working_in, write_shards
+from elmo.embed.settings import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings
 from elmo.published import weights_choices
 from elmo.tokeniser import Tokenise
 
@@ -106,6 +103,10 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 
 def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
+    from elmo.bilm.weight_files import find_weights, load_bilm  # torch: not for --help
+    from elmo.common.device import choose_device
+    from elmo.embed.one_file import embed_file, refuse_overwrite
+
     source, target = map(Path, options.paths)
     refuse_overwrite("the biLM", find_weights(options.weights), target)
     bilm = load_bilm(options.weights, settings.products).to(choose_device(options.device))
@@ -120,6 +121,10 @@ def _embed_one(options: argparse.Namespace, settings: EmbedSettings) -> None:
 
 
 def _embed_many(options: argparse.Namespace, settings: EmbedSettings) -> None:
+    from elmo.bilm.weight_files import load_bilm  # torch: not for --help
+    from elmo.common.device import choose_device
+    from elmo.embed.shards import ShardsJob, find_inputs, unfinished, working_in, write_shards
+
     bilm = load_bilm(options.weights, settings.products)
     # A driver of Ray need not have the GPUs of its workers.
     gpus = options.gpus if options.gpus is not None else float(options.device == "cuda")
@@ -147,10 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_intermixed_args(arguments)
     _check(options, parser)
     settings = EmbedSettings(**{field.name: getattr(options, field.name) for field in fields(EmbedSettings)})
-    if options.out is None:
-        return exit_status("elmo.embed", lambda: _embed_one(options, settings), "interrupted; nothing was written")
-    again = "interrupted; the same command writes the missing shards"
-    return exit_status("elmo.embed", lambda: _embed_many(options, settings), again)
+    again = "nothing was written" if options.out is None else "the same command writes the missing shards"
+    work = _embed_one if options.out is None else _embed_many
+    return exit_status("elmo.embed", lambda: work(options, settings), f"interrupted; {again}")
 
 
 if __name__ == "__main__":

@@ -22,14 +22,12 @@ from elmo.bilm.sentences import in_batches
 from elmo.common.errors import InputError
 from elmo.common.files import replacing, require_space, sha256_of, table_rows, utf8_lines
 from elmo.common.progress import progress_bar
+from elmo.embed.settings import BATCH_SIZE, BATCH_SIZE_ON_A_GPU, EmbedSettings
 from elmo.store.cached_layers import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU, require_half_holds
 from elmo.tokeniser import Tokenise, Tokeniser
 
 PARQUET = ".parquet"
 HDF5 = (".hdf5", ".h5")
-# A batch has at most --batch-size sentences, and at most as many tokens as the cache embeds at once (or one sentence):
-# memory grows with the tokens. A GPU needs many sentences in parallel to be busy.
-BATCH_SIZE, BATCH_SIZE_ON_A_GPU = 64, 1024
 # Sentences are sorted by length within windows of this many batches: with similar lengths, LSTM steps are full. The
 # layers of a window wait in memory: on a GPU 2.5 GB for the original biLM and 25 tokens a line.
 BATCHES_IN_A_WINDOW = 8
@@ -59,33 +57,11 @@ class InputLine:
 Write = Callable[[Sequence[InputLine], Sequence[Values]], None]  # adds the next lines and what is written of each
 
 
-@dataclass(frozen=True)
-class EmbedSettings:
-    """The options that decide the content of an output, with its text and its biLM; named as on the command line."""
-
-    layers: str = "all"
-    pool: str = "none"
-    precision: str = "float32"
-    state: str = "zero"
-    tokenise: Tokenise = "whitespace"
-    column: str | None = None
-    batch_size: int | None = None
-
-    @property
-    def kept(self) -> str:
-        """The precision of the output."""
-        return "float32" if self.precision == "int8" else self.precision
-
-    @property
-    def products(self) -> str:
-        """The precision of the biLM's products, for `load_bilm`."""
-        return "int8" if self.precision == "int8" else "float32"
-
-    def of_line(self, layers: Values) -> Values:
-        """The part of a line's layers to write: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
-        if self.pool == "mean":  # zero without tokens
-            layers = layers.sum(axis=1, keepdims=True) / np.float32(max(layers.shape[1], 1))
-        return layers.astype(self.kept, copy=False)
+def _of_line(settings: EmbedSettings, layers: Values) -> Values:
+    """The part of a line's layers to write: (layers, tokens, dim), or, pooled, their mean, (layers, 1, dim)."""
+    if settings.pool == "mean":  # zero without tokens
+        layers = layers.sum(axis=1, keepdims=True) / np.float32(max(layers.shape[1], 1))
+    return layers.astype(settings.kept, copy=False)
 
 
 def read_lines(path: Path, tokenise: Tokenise = "whitespace", column: str | None = None) -> Iterator[InputLine]:
@@ -118,8 +94,7 @@ def _hdf5_writer(path: Path, pooled: bool, needed: int) -> Iterator[Write]:
                 first_line.setdefault(" ".join(line.words), str(line.number))
 
         yield write
-        index = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
-        index[0] = json.dumps(first_line)
+        file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = json.dumps(first_line)
 
 
 @contextmanager
@@ -225,7 +200,7 @@ def embed_file(
                     require_half_holds(float(np.abs(exact).max(initial=0)))
                 ends = np.cumsum([len(line) for line in batch])
                 for line, layers in zip(batch, np.split(exact, ends[:-1], axis=1), strict=True):
-                    values[line.number] = settings.of_line(layers)
+                    values[line.number] = _of_line(settings, layers)
                 progress.advance(task, len(batch))
             write(window, [values[line.number] for line in window])
         if sha256_of(source) != sha256:

@@ -24,7 +24,8 @@ from elmo.common.errors import InputError, reworded
 from elmo.common.files import expanded, left_partials, require_same, sha256_of
 from elmo.common.processes import locked
 from elmo.common.progress import Meter
-from elmo.embed.one_file import PARQUET, EmbedSettings, embed_file
+from elmo.embed.one_file import PARQUET, embed_file
+from elmo.embed.settings import EmbedSettings
 
 FORMAT = 2  # raise it when shards of equal settings change
 SKIPPED = ("_", ".")  # readers of Parquet folders skip names that begin with one of these

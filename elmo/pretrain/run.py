@@ -89,8 +89,7 @@ def _pretrain(
     vocabulary = given.vocabulary or store.words()[: store.vocabulary_size]
     model = given.model or LanguageModel.random(settings.options(vocabulary), len(vocabulary), settings.seed)
     model = model.to(device)
-    width = model.core.encoder.options.max_characters
-    train_text, heldout = texts_of_store(store, width, given.vocabulary or None)
+    train_text, heldout = texts_of_store(store, model.core.encoder.options.max_characters, given.vocabulary or None)
 
     def measure(model: LanguageModel, title: str, dtype: torch.dtype = torch.float32) -> Measured | None:
         """With progress: on a CPU, or with much held-out text, it takes minutes."""

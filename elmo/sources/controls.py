@@ -41,8 +41,7 @@ def shuffled(weights: str, draw: int) -> Bilm:
     bilm = load_bilm(weights)
     generator = torch.Generator().manual_seed(draw)
     for _, tensor in sorted(bilm.state_dict().items()):
-        order = torch.randperm(tensor.numel(), generator=generator)
-        tensor.copy_(tensor.flatten()[order].view_as(tensor))
+        tensor.copy_(tensor.flatten()[torch.randperm(tensor.numel(), generator=generator)].view_as(tensor))
     bilm.remember_words()
     return bilm
 

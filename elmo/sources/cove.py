@@ -47,8 +47,7 @@ class Cove(nn.Module):
                 )
             tensors = {name: tensor.float() for name, tensor in content.items() if isinstance(tensor, Tensor)}
             hidden = recurrent.shape[1]
-            whole = nn.LSTM(dim, hidden, N_LAYERS, bidirectional=True, device="meta")
-            check_tensors(tensors, whole.state_dict())
+            check_tensors(tensors, nn.LSTM(dim, hidden, N_LAYERS, bidirectional=True, device="meta").state_dict())
             check_finite_weights(tensors)
         self.encoder = nn.ModuleList(
             nn.LSTM(width, hidden, batch_first=True, bidirectional=True) for width in (dim, 2 * hidden)

@@ -270,8 +270,7 @@ def row_numbers(starts: Sequence[int], sentences: Sequence[Key], counts: Sequenc
 
 def first_within(tokens: int, keys: Sequence[Key]) -> list[Key]:
     """The longest prefix of the sentences with at most this many tokens in all."""
-    ends = accumulate(map(len, keys))
-    return [key for key, end in zip(keys, ends, strict=True) if end <= tokens]
+    return [key for key, end in zip(keys, accumulate(map(len, keys)), strict=True) if end <= tokens]
 
 
 def three_of(by_length: Sequence[Key]) -> list[Key]:

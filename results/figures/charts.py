@@ -45,8 +45,7 @@ def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
     zero, every = best[first][0], [run for name in each for _, run in curves[name]]
     tops = [score - zero for score in (*(mean for mean, _ in best.values()), *(max(run.values()) for run in every))]
     low = max(2 * min(tops) - max(tops), min(min(run.values()) for run in every) - zero)
-    ends = min(map(min, every)), max(map(max, every))
-    epochs = drawing.Scale(*ends, drawing.AXES_LEFT, drawing.RIGHT)
+    epochs = drawing.Scale(min(map(min, every)), max(map(max, every)), drawing.AXES_LEFT, drawing.RIGHT)
     scores = drawing.score_scale([low, *tops])
     ticks = {float(round(tick)): drawing.shown_tick(round(tick)) for tick in epochs.ticks()}
     axis = f"dev {panel.metric_title()}, points over the baseline's best"
@@ -234,8 +233,7 @@ def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
     for features, points in sizes.series.items():
         arm = arms[features]
         for _, same in itertools.groupby(points, key=lambda point: point[1].recipe):
-            line = [(across.at(size), scale.at(group.mean)) for size, group in same]
-            marks.append(arm.line(line, dash=arm.dash))
+            marks.append(arm.line([(across.at(size), scale.at(group.mean)) for size, group in same], dash=arm.dash))
         for size, group in points:
             x = across.at(size)
             for score in group.scores:
@@ -327,8 +325,7 @@ def class_differences(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
         f"Gain of {second.title} over {first.title} in each class, in points of {title}, with 95 % interval over "
         "seeds, and the number of test examples."
     )
-    axis = f"gain, points of {title}"
-    return drawing.lanes(f"classes-{panel.stem}", panel.title, caption, gains, axis, zero=True)
+    return drawing.lanes(f"classes-{panel.stem}", panel.title, caption, gains, f"gain, points of {title}", zero=True)
 
 
 def layer_name(index: int, layers: int) -> str:

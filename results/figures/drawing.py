@@ -302,8 +302,7 @@ def vertical_ticks(scale: Scale, top: float, bottom: float, axis: str = "") -> l
         x = scale.at(tick)
         marks.append(ChartLine([(x, top), (x, bottom)], "muted" if tick == 0 else "grid", 1.5 if tick == 0 else 1))
         marks.append(Label(x, bottom + 16, shown_tick(tick), "muted", 11, "middle"))
-    middle = (scale.start + scale.end) / 2
-    return [*marks, Label(middle, bottom + 32, axis, "muted", 11, "middle")] if axis else marks
+    return [*marks, Label((scale.start + scale.end) / 2, bottom + 32, axis, "muted", 11, "middle")] if axis else marks
 
 
 @dataclass(frozen=True)

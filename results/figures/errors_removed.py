@@ -99,8 +99,7 @@ def errors_removed(
     """
     known = load_names().arms
     features = [arm for arm in dict.fromkeys([*compared, *known]) if arm in compared or known[arm].colour]
-    groups = [group for panel in panels for group in (*panel.groups, *(panel.pair or ()))]
-    titles = arm_titles(features, groups)
+    titles = arm_titles(features, [group for panel in panels for group in (*panel.groups, *(panel.pair or ()))])
     first, second = (titles[arm] for arm in compared)
     arms = drawing.arms_of(titles | {compared[1]: second.removeprefix("+ ")})
     lanes = [lane for panel in panels if (lane := _comparison(panel, arms, compared))]

@@ -68,7 +68,8 @@ def collect(folders: Iterable[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
     records: list[RecordFile] = []
     findings: list[Finding] = []
-    paths = (path for folder in folders for path in folder.rglob(RECORD_NAME) if not path.is_dir())
+    # rglob would ask for the file in every folder.
+    paths = (Path(at, RECORD_NAME) for top in folders for at, _, names in os.walk(top) if RECORD_NAME in names)
     files = {os.path.realpath(path): path for path in paths}  # folders may overlap
     for path in sorted(files.values()):
         try:

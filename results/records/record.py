@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
+from itertools import accumulate, chain
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -281,6 +282,11 @@ class RunRecord:
         """The sha256 of `hashed`; computed, so that the two cannot disagree."""
         return fingerprint(self.hashed)
 
+    @cached_property
+    def leaves(self) -> Mapping[str, object]:
+        """The config by dotted keys; tables look at it often."""
+        return flattened(self.config)
+
     def summary(self) -> dict[str, object]:
         """The outcome as plain values, without config and curve, for experiment loggers."""
         kept = ("status", "scores", "details", "mixes", "data", "seconds", "peak_memory_mb", "environment", "error")
@@ -393,8 +399,8 @@ def first_defaults() -> dict[str, object]:
 
 def settings_of(record: RunRecord) -> dict[str, object]:
     """Key -> value of all settings that may change a score; empty for a record without a config."""
-    leaves = flattened(record.config)
-    parts = {"", *(key[:end] for key in leaves for end, sign in enumerate(key) if sign == ".")}
+    leaves = record.leaves
+    parts = {"", *chain.from_iterable(accumulate(key.split(".")[:-1], "{}.{}".format) for key in leaves)}
     later = {
         key: value
         for key, value in first_defaults().items()

@@ -275,8 +275,7 @@ def _filled(
         for label in dict.fromkeys([row.label, *(group.label for group in groups)]):
             of_label = [group for group in groups if group.label == label]
             settings = of_label[0].settings if of_label else row.settings
-            single = any(len(group.runs) == 1 for group in of_label)
-            of_task = lenders.of(row.key, row.spec) if single else ()
+            of_task = lenders.of(row.key, row.spec) if any(len(group.runs) == 1 for group in of_label) else ()
             rows.append((row_runs, replace(row, groups=of_label, settings=settings, paper=paper, lenders=of_task)))
     if not experiment.name:  # that of all records has an empty row only if all runs failed
         rows = [(row_runs, row) for row_runs, row in rows if row.groups] or rows[:1]

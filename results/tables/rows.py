@@ -6,6 +6,8 @@ counts as one run. Two scores are equivalent if two one-sided tests at 5 % rejec
 The gain and the errors removed get no verdict, because the paper gives no uncertainty for them.
 """
 
+from __future__ import annotations
+
 import re
 import statistics
 from collections import defaultdict
@@ -14,13 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import itemgetter
 
-import numpy as np
-
 from results import names, stats
 from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
-from results.records.identity import FOLD, Parts, differences, flattened, looked_up, shown, without_seed
+from results.records.identity import FOLD, Parts, differences, looked_up, shown, without_seed
 from results.records.metric import Metric
 from results.records.record import RunRecord, mapping_of, settings_of
 
@@ -162,7 +162,7 @@ class Row:
     paper: names.PaperScore | None = None
     compared: tuple[str, str] = field(default_factory=names.default_pair)
     others: Sequence[Group] = ()
-    lenders: Sequence["Lender"] = ()
+    lenders: Sequence[Lender] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -223,7 +223,7 @@ class Row:
         """The group of an arm, or None."""
         return next((group for group in self.groups if group.features == arm), None)
 
-    def comparing(self, first: str, second: str) -> "Row":
+    def comparing(self, first: str, second: str) -> Row:
         """The row with another pair to compare."""
         return replace(self, compared=(first, second))
 
@@ -370,7 +370,7 @@ def _equal_settings(first: Group, second: Group) -> bool:
     Labels may differ: where a task's defaults differ between the arms, giving one the other's value is a changed
     setting for it, but the default for the other.
     """
-    ours, theirs = (flattened(group.records[0].config) for group in (first, second))
+    ours, theirs = (group.records[0].leaves for group in (first, second))
     parts = {key.rpartition(".")[0] for key in ours}
     changed = {**first.settings, **second.settings}.keys()
     shared = [key for key in changed if not key.startswith("features.") or key.rpartition(".")[0] in parts]
@@ -482,11 +482,13 @@ def _measured(group: Group, metric: Metric, size: int, clusters: Sequence[float]
     return group.measured[key]
 
 
-def counts_of(group: Group, metric: Metric, size: int) -> np.ndarray | None:
+def counts_of(group: Group, metric: Metric, size: int) -> stats.Array | None:
     """The metric's columns and a one for each test example, (seeds, examples, counts).
 
     None if a run has not that many examples, lacks a column, or has another score than they give.
     """
+    import numpy as np  # imported here: no command needs it for --help
+
     runs = [run for run in group.examples if run and len(run) == size]
     if len(runs) < len(group.records):
         return None
@@ -498,7 +500,7 @@ def counts_of(group: Group, metric: Metric, size: int) -> np.ndarray | None:
     return counts if np.abs(scores_of(metric, counts.sum(axis=1)) - group.scores).max() <= names.ROUNDING else None
 
 
-def scores_of(metric: Metric, sums: np.ndarray) -> np.ndarray:
+def scores_of(metric: Metric, sums: stats.Array) -> stats.Array:
     """The scores of summed counts, (..., counts) -> (...)."""
     return metric.score({name: sums[..., i] for i, name in enumerate(metric.columns)}, sums[..., -1])
 
@@ -537,8 +539,7 @@ def verdict(group: Group | None, paper: names.PaperScore | None) -> Verdict | No
     if printed is None or group.partial or group.metric != paper.metric:
         return None
     difference, margin = group.mean - printed, paper.margin
-    parts = _variances(group.scores, paper.std.get(group.features), paper.runs or 1)
-    variance, df = stats.combined(parts)
+    variance, df = stats.combined(_variances(group.scores, paper.std.get(group.features), paper.runs or 1))
     if not variance:  # also of several runs with equal scores, which tell nothing about others
         return Verdict("one run" if len(group.scores) == 1 else "open", difference, None, None)
     error = variance**0.5

@@ -80,10 +80,8 @@ def choose(options: argparse.Namespace) -> Chosen:
     first, second = map(_in_order, options.compare or default_pair())
     collection = collect(folders)
     _check_compared(collection, (first, second))
-    plain = options.compare and not options.main
-    headline = None if plain else load_experiment(TABLE1)
-    selection = Selection(options.data, options.include_limited, (first, second), headline)
-    return Chosen(folders, collection, selection)
+    headline = None if options.compare and not options.main else load_experiment(TABLE1)
+    return Chosen(folders, collection, Selection(options.data, options.include_limited, (first, second), headline))
 
 
 def _in_order(name: str) -> str:

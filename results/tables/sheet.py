@@ -339,8 +339,7 @@ def note_line(table: Table, sheets: Sequence[Sheet], option: str = "--notes") ->
     counts += [f"{explained} explanation{'s' * (explained > 1)}"] * bool(explained)
     shows = [f"{', '.join(counts)}: {option} shows them"] * bool(counts)
     fill = [finding.text for finding in table.findings if finding.kind in ("empty", "seeds") and table.experiment.name]
-    main = arms_note(table.main_arms, table.rows)
-    return printable("; ".join([*main, *marks_in(table, sheets), *shows, *fill]))
+    return printable("; ".join([*arms_note(table.main_arms, table.rows), *marks_in(table, sheets), *shows, *fill]))
 
 
 def marks_in(table: Table, sheets: Sequence[Sheet]) -> list[str]:

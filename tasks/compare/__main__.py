@@ -125,8 +125,7 @@ def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
     Raises:
         InputError: some failed; the message has the last lines of the log.
     """
-    name = "hydra_plugins.hydra_joblib_launcher"
-    installed = find_spec("hydra_plugins") and find_spec(name)
+    installed = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_joblib_launcher")
     if jobs != 1 and not installed:
         say("one run at a time; for one a core: pip install hydra-joblib-launcher")
     parallel = jobs != 1 and installed

@@ -48,7 +48,6 @@ def export(plan: Plan, runs_dir: Path, folder: Path, answer: OwnAnswer) -> str:
     card = CARD.format(**facts, **labels_and_columns, torch=torch.__version__)
     (folder / "README.md").write_text(card, encoding="utf-8")
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "SHA256SUMS")
-    hashes = hashes_of(files, folder)
-    sums = "".join(f"{sha256}  {name}\n" for name, sha256 in hashes.items())
+    sums = "".join(f"{sha256}  {name}\n" for name, sha256 in hashes_of(files, folder).items())
     (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")
     return arm

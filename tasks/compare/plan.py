@@ -167,8 +167,6 @@ def _write_rows(path: Path, data: OwnData, rows: Sequence[OwnExample]) -> None:
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         if data.task == "ner":
             for row in rows:
-                pairs = zip(row.texts, row.tags, strict=True)
-                file.write("".join(f"{word}\t{tag}\n" for word, tag in pairs) + "\n")
+                print(*map("\t".join, zip(row.texts, row.tags, strict=True)), "", sep="\n", file=file)
         else:
-            writer = csv.writer(file)
-            writer.writerows([data.columns, *([*row.texts, row.label] for row in rows)])
+            csv.writer(file).writerows([data.columns, *([*row.texts, row.label] for row in rows)])

@@ -410,8 +410,7 @@ class EndToEndCoref(Head):
         """The mention scores of spans, (spans,), and the antecedent scores of the first `kept`: see `Antecedents`."""
         vectors = self.spans(document, spans)  # (spans, span_dim)
         mention_scores = self.spans.scorer(vectors).float()
-        firsts = torch.tensor([start for start, _ in spans[:kept]]).to(vectors.device)
-        speakers = document.speakers[firsts]
+        speakers = document.speakers[torch.tensor([start for start, _ in spans[:kept]]).to(vectors.device)]
         return mention_scores, self.antecedents(vectors[:kept], mention_scores[:kept], speakers, document.genre)
 
     def _documents(self, text: FeatureBatch, batch: Batch) -> Iterator[EncodedDocument]:

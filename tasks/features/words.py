@@ -259,8 +259,7 @@ class WordVectors(FeaturePart):
         trained = len(self.table)
         vectors = nn.functional.embedding(rows.clamp(0, trained - 1), self.table)
         if not self.training and len(self._more):  # training batches have only training words
-            further = self._more[(rows - trained).clamp(min=0)]
-            vectors = torch.where((rows >= trained).unsqueeze(-1), further, vectors)
+            vectors = torch.where((rows >= trained).unsqueeze(-1), self._more[(rows - trained).clamp(min=0)], vectors)
         return vectors * (rows >= 0).unsqueeze(-1)
 
 

@@ -98,8 +98,7 @@ class BiattentiveClassifier(Classifier):
         encoded = self.encoder(self.feedforward(text.input), lengths)  # (batch, tokens, 2 * hidden)
         attended = attend_to_self(encoded, mask)
         integrated = self.integrator(torch.cat([encoded, encoded - attended, encoded * attended], dim=-1), lengths)
-        pooled = self.pool(torch.cat([integrated, text.output], dim=-1), mask)
-        return self.classifier(pooled)
+        return self.classifier(self.pool(torch.cat([integrated, text.output], dim=-1), mask))
 
     def pool(self, x: Tensor, mask: Tensor) -> Tensor:
         """Maximum, minimum, mean and self-attentive mean: (batch, tokens, dim) -> (batch, 4 * dim)."""

@@ -104,8 +104,7 @@ def best_tags(emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tens
         tag = previous.gather(1, tag)
         path.append(tag)
     paths = torch.cat(path[::-1], dim=1)  # (batch, tokens); those at padding are undefined
-    lengths = mask.sum(dim=1).tolist()
-    return [tags[:length] for tags, length in zip(paths.tolist(), lengths, strict=True)]
+    return [tags[:length] for tags, length in zip(paths.tolist(), mask.sum(dim=1).tolist(), strict=True)]
 
 
 def _last(tags: Tensor, mask: Tensor) -> Tensor:

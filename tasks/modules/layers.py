@@ -355,8 +355,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """A softmax over the last axis with zeros where the mask is false, also if it is false everywhere."""
-    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
-    return weights * mask
+    return torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1) * mask
 
 
 def masked_max(x: Tensor, mask: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 def named_seed(seed: int, *names: str | int) -> int:
     """The seed for one use in a run, such as (1, "head") or (1, "epoch", 3); different names are independent."""
-    digest = hashlib.sha256("\0".join(map(str, (seed, *names))).encode()).digest()
-    return int.from_bytes(digest[:7], "big")
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, (seed, *names))).encode()).digest()[:7], "big")
 
 
 @contextmanager

@@ -297,8 +297,7 @@ class WsdProbe(Task[SenseSentence, WsdSettings]):
 
     def counts(self, examples: Sequence[SenseSentence]) -> dict[str, int]:
         """Sentences, tokens, and words with a sense."""
-        instances = sum(len(example.instances) for example in examples)
-        return {**super().counts(examples), "instances": instances}
+        return {**super().counts(examples), "instances": sum(len(example.instances) for example in examples)}
 
     def notes(self, examples: Sequence[SenseSentence]) -> dict[str, object]:
         """The answer of `back_off`."""

@@ -95,8 +95,7 @@ class Run(RunSettings):
     @cached_property
     def identity(self) -> Identity:
         """The run's name."""
-        names = (self.data.name, self.task.name, self.features.name)
-        return Identity(*names, self.seed, self.variant, self.fold)
+        return Identity(self.data.name, self.task.name, self.features.name, self.seed, self.variant, self.fold)
 
     @cached_property
     def path(self) -> Path:

@@ -261,8 +261,7 @@ def explain(error: Exception, where: str = "", typed: Sequence[str] = ()) -> str
     """
     explained = config_errors.explain(error, lambda parent: _known_keys(parent, typed), where)
     if isinstance(error, MissingConfigException):
-        group = (error.missing_cfg_file or "").partition("/")[0]
-        return " ".join(filter(None, (explained, OWN_FILES.get(group))))
+        return " ".join(filter(None, (explained, OWN_FILES.get((error.missing_cfg_file or "").partition("/")[0]))))
     return explained
 
 

@@ -326,8 +326,7 @@ class BidafSelfAttention(Head):
 
     def _encode(self, text: FeatureBatch) -> Tensor:
         """[h; ELMo] of a text, (batch, tokens, 2 * hidden + output_dim)."""
-        states = self.encoder(self.dropout(text.input), text.lengths)
-        return torch.cat([self.dropout(states), text.output], dim=-1)
+        return torch.cat([self.dropout(self.encoder(self.dropout(text.input), text.lengths)), text.output], dim=-1)
 
     def _scores(self, features: Sequence[FeatureBatch]) -> tuple[Tensor, Tensor]:
         """Scores of each token as the first and as the last of the answer, each (batch, tokens)."""
@@ -499,8 +498,7 @@ class Squad(Task[SquadExample, SquadSettings]):
 
 def question_word(question: Sentence) -> str:
     """The first question word, in lower case; whom and whose count as who."""
-    kinds = (QUESTION_WORDS.get(word.lower()) for word in question)
-    return next(filter(None, kinds), OTHER)
+    return next(filter(None, (QUESTION_WORDS.get(word.lower()) for word in question)), OTHER)
 
 
 def answer_text(example: SquadExample, span: tuple[int, int]) -> str:

@@ -48,8 +48,7 @@ def _hydra_main(tree: DictConfig) -> Ended:
                     f"{' '.join(settings.overrides.task)}: expected -m, because an experiment has many runs. Use "
                     "python -m tasks.run -m and the same words; --plan adds what they need, and runs nothing"
                 )
-            config = run_config(tree)
-            ended = run(config, in_sweep, side_by_side)
+            ended = run(run_config(tree), in_sweep, side_by_side)
     except Exception as error:  # noqa: BLE001 (a failed run must not end the other runs of a sweep)
         reason = _explain_failure(error)
         if reason is None:

@@ -72,8 +72,8 @@ def experiment_cells(experiment: str, overrides: list[Override]) -> list[Cell]:
             f"experiment={experiment}: expected runs, found published records only: "
             f"python -m results.table --published --experiment {experiment}"
         )
-    different = {tuple(sorted(cell.overrides)): cell for cell in cells}  # two cells may show the same run
-    return list(different.values())
+    # Two cells may show the same run.
+    return list({tuple(sorted(cell.overrides)): cell for cell in cells}.values())
 
 
 def typed_values(overrides: Iterable[Override]) -> dict[str, list[str]]:

@@ -17,7 +17,8 @@ from elmo import load_bilm, random_bilm, save_bilm
 from elmo.bilm.options import BilmOptions
 from elmo.common.progress import Reporter
 from elmo.download import _unpack
-from elmo.embed.one_file import EmbedSettings, read_lines
+from elmo.embed.one_file import read_lines
+from elmo.embed.settings import EmbedSettings
 from elmo.embed.shards import ShardsJob, ShardWriter, unfinished
 from elmo.pretrain.corpus.text import find_sources, read_blocks
 from elmo.pretrain.corpus.token_store import TokenStore

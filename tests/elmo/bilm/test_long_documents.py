@@ -12,7 +12,8 @@ from elmo import BilmOptions, random_bilm
 from elmo.bilm import lstm
 from elmo.bilm.lstm import ReadingOrder
 from elmo.bilm.model import Bilm
-from elmo.embed.one_file import EmbedSettings, embed_file
+from elmo.embed.one_file import embed_file
+from elmo.embed.settings import EmbedSettings
 from elmo.store.cached_layers import CachedLayers
 from elmo.store.shelf import open_shelf
 from tests.elmo.bilm.test_lstm_on_gpu import read_together

@@ -28,7 +28,7 @@ def bilm_files(bilm, tmp_path_factory):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(download.BUSY, "backoff_factor", 0.0)
+    monkeypatch.setitem(download.BUSY, "backoff_factor", 0.0)
     return tmp_path / "cache"
 
 

@@ -19,7 +19,7 @@ PATH = "/file.bin"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(transfer.BUSY, "backoff_factor", 0.0)
+    monkeypatch.setitem(transfer.BUSY, "backoff_factor", 0.0)
     monkeypatch.setenv("no_proxy", "*")
 
 

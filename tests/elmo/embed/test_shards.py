@@ -15,7 +15,7 @@ from elmo.bilm.weight_files import load_bilm
 from elmo.common.errors import InputError
 from elmo.common.processes import locked
 from elmo.embed.__main__ import main
-from elmo.embed.one_file import EmbedSettings
+from elmo.embed.settings import EmbedSettings
 from elmo.embed.shards import (
     LOCK,
     METADATA,

@@ -11,8 +11,8 @@ from huggingface_hub import ModelCard
 
 from elmo import Bilm, load_lm
 from elmo.bilm.options import NETWORKS
-from elmo.pretrain.__main__ import settings_of
 from elmo.pretrain.batches import IGNORED, MaskedBatches, text_of_words
+from elmo.pretrain.command import settings_of
 from elmo.pretrain.corpus.token_store import SPECIALS
 from elmo.pretrain.language_model import LanguageModel
 from elmo.pretrain.objective import OBJECTIVES, objective_of

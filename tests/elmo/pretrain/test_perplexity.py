@@ -14,6 +14,7 @@ from elmo.pretrain.corpus.text import find_sources, shared
 from elmo.pretrain.corpus.token_store import SPECIALS, CorpusSettings, build_store
 from elmo.pretrain.export import Output, export, load_model
 from elmo.pretrain.language_model import LanguageModel
+from elmo.pretrain.measuring import read_text
 from elmo.pretrain.objective import OBJECTIVES
 from elmo.pretrain.settings import Model
 from tests.elmo.pretrain.training_text import QUIET, TINY
@@ -88,7 +89,7 @@ def test_the_held_out_text_of_a_store_can_be_measured(exported, tmp_path):
     text.write_text("".join(f"we play chess with person{i} .\n" for i in range(200)), encoding="utf-8")
     store = build_store(CorpusSettings([text], heldout_fraction=0.2, workers=1), tmp_path / "store", QUIET)
     model, output = load_model(exported)
-    read = command.read_text(tmp_path / "store", output, None, 50)
+    read = read_text(tmp_path / "store", output, None, 50)
     assert len(read.sentences) == len(store.heldout)
     first = [
         read.sentences.tokens[: read.sentences.offsets[1]].tolist(),

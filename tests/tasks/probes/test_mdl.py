@@ -8,8 +8,17 @@ import pytest
 import torch
 
 from elmo import SIZES, random_bilm, save_bilm
-from tasks.probes import mdl
-from tasks.probes.mdl import SHARES, STRENGTHS, ProbeItem, control_labels, fitted, main, online_bits, uniform_bits
+from tasks.probes import description_lengths as mdl
+from tasks.probes.description_lengths import (
+    SHARES,
+    STRENGTHS,
+    ProbeItem,
+    control_labels,
+    fitted,
+    online_bits,
+    uniform_bits,
+)
+from tasks.probes.mdl import main
 
 NAME = math.log2(len(STRENGTHS))  # bits that name the strength
 

@@ -9,8 +9,9 @@ import pytest
 from elmo import SIZES, random_bilm, save_bilm
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import Use
-from tasks.probes import table4
-from tasks.probes.table4 import SENTENCES, SHIPPED_SENSES, WordUses, by_chance, main, semcor_uses, table
+from tasks.probes import uses as table4
+from tasks.probes.table4 import main
+from tasks.probes.uses import SENTENCES, SHIPPED_SENSES, WordUses, by_chance, semcor_uses, table
 
 SEMCOR = [
     ("Quibbles", "play", "ends", "play%1:04:00::"),
