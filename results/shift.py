@@ -28,7 +28,7 @@ from results.studies import Estimate, Study, estimate, lanes, study_command
 from results.tables.rows import Group, Row, Table, arm_titles, counts_of, scores_of, unit_numbers
 from results.tables.sheet import shown_gain, shown_score
 
-SHIFTS = (FURTHER, "genre", "question", "pretraining text", "hypothesis alone", "entities")
+SHIFTS = (FURTHER, "genre", "question", "article", "pretraining text", "hypothesis alone", "entities")
 OTHERWISE = "length"  # where there is none of these
 CONTROL = "elmo_layer0"  # shown next to the two arms, where it has runs
 

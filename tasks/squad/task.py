@@ -40,6 +40,8 @@ QUESTION_WORDS = {
     **dict.fromkeys(("whom", "whose"), "who"),
 }
 OTHER = "other"
+ARTICLE_KINDS = ("place", "history", "science", "society")
+OFFICIAL_DEV = "301123103012212302021203312232330333103220331312"  # the kinds of its articles, in order
 IMPOSSIBLE = -1e30  # the score of padding; finite, so that products with zero are not NaN
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -459,10 +461,18 @@ class Squad(Task[SquadExample, SquadSettings]):
         }
 
     def groups(self, examples: Sequence[SquadExample], train: Sequence[SquadExample]) -> dict[str, Grouping]:
-        """By length, casing and the first question word; `python -m tasks.squad.overlap` adds the biLM's text."""
+        """By length, casing, the first question word and, of the official dev set, the article's kind.
+
+        `python -m tasks.squad.overlap` adds the biLM's text.
+        """
         labels = [*dict.fromkeys(QUESTION_WORDS.values()), OTHER]
         asked = [question_word(example.question) for example in examples]
-        return {**super().groups(examples, train), "question": Grouping(labels, list(map(labels.index, asked)))}
+        groups = {**super().groups(examples, train), "question": Grouping(labels, list(map(labels.index, asked)))}
+        titles = [example.passage.title for example in examples]
+        if (len(set(titles)), len(titles)) == (len(OFFICIAL_DEV), 10_570):
+            kinds = dict(zip(dict.fromkeys(titles), map(int, OFFICIAL_DEV), strict=True))
+            groups["article"] = Grouping(ARTICLE_KINDS, [kinds[title] for title in titles])
+        return groups
 
     def texts(self, example: SquadExample) -> tuple[Sentence, ...]:
         """The passage, as one sequence, and the question."""

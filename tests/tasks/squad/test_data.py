@@ -244,6 +244,11 @@ def test_the_official_files(official):
     assert 98.5 < scores["em"] < 100, "what is left are answers that begin or end within a word"
     dev = OFFICIAL.counts(OFFICIAL.read(official / "train-v1.1.json", "dev"))
     assert (dev["articles"], dev["questions"]) == (22, 5_248)
+    kinds = OFFICIAL.groups(test, [])["article"]
+    of_title = {example.passage.title: kinds.labels[kind] for example, kind in zip(test, kinds.of, strict=True)}
+    known = {"Rhine": "place", "Black_Death": "history", "Oxygen": "science", "Doctor_Who": "society", "Kenya": "place"}
+    assert {title: of_title[title] for title in known} == known
+    assert "article" not in OFFICIAL.groups(test[1:], []), "the kinds are those of the whole official set"
 
 
 @pytest.mark.slow
