@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.bilm.fast import FastDropout
 from elmo.bilm.sentences import Sentence, check_sentences, padded
 from elmo.common.device import upload
 from elmo.common.errors import InputError
@@ -109,7 +108,7 @@ class Elmo(nn.Module):
             raise InputError(f"places: expected a list of names, such as [{places!r}], found the text {places!r}")
         self.source = source
         self.mixes = nn.ModuleDict({place: ScalarMix(len(source.widths), layers, layer_norm, l2) for place in places})
-        self.dropout = FastDropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     @property
     def dim(self) -> int:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
 from elmo.bilm import pointwise_in_torch
@@ -51,16 +51,6 @@ def kernel_module(name: str) -> ModuleType | None:
     except ImportError as error:
         _log.warning("elmo.kernels.%s is not available, torch is used, which is slower: %s", name, error)
         return None
-
-
-class FastDropout(nn.Dropout):
-    """torch's dropout, faster on a CPU: compiled code draws the same numbers, and torch takes 15 ns for each."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape with dropped values."""
-        in_c = kernel_module("in_c") if self.training and 0 < self.p < 1 else None
-        loops = in_c.loops(x) if in_c is not None else None
-        return super().forward(x) if loops is None else loops.dropout(x, self.p)
 
 
 Form = TypeVar("Form")

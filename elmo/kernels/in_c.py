@@ -232,8 +232,7 @@ class CompiledLoops:
     """The functions of the library, on tensors: float32, on the CPU and contiguous."""
 
     def __init__(self, compiled: ctypes.CDLL) -> None:
-        self._dropout = compiled.heads_dropout
-        self._dropout.argtypes, self._dropout.restype = [_pointer, ctypes.c_double, _pointer, _long], None
+        self.lanes: int = compiled.heads_lanes()
         self._lstm = compiled.heads_lstm_forward, compiled.heads_lstm_backward
         self._gru = compiled.heads_gru_forward, compiled.heads_gru_backward
         steps = [_pointer] * 2 + [_long] * 2
@@ -264,13 +263,6 @@ class CompiledLoops:
         gru = weight.shape[1] == 3 * weight.shape[2]
         _walk((self._gru if gru else self._lstm)[1], packing, [weight], rows, [] if gru else [mask])
         return grad_gates
-
-    def dropout(self, x: Tensor, p: float) -> Tensor:
-        """The result of torch's dropout, 0 < p < 1, with the numbers that torch would draw from its generator."""
-        factors, state = torch.empty_like(x), torch.get_rng_state()
-        self._dropout(state.data_ptr(), 1 - p, factors.data_ptr(), x.numel())
-        torch.set_rng_state(state)
-        return x * factors
 
 
 def bilm() -> CompiledBilm | None:

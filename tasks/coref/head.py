@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from elmo.bilm.fast import FastDropout
 from elmo.common.checks import AtLeastOne, Dropout, Layers, NotNegative, Width
 from elmo.common.errors import InputError
 from tasks.modules.layers import BiRnn, masked_softmax, product
@@ -65,7 +64,7 @@ class Scorer(nn.Module):
         self.first = nn.Linear(sum(widths), hidden)
         self.second = nn.Linear(hidden, hidden)
         self.last = nn.Linear(hidden, 1)
-        self.dropout = FastDropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def part_weights(self) -> list[Tensor]:
         """The weights of the first layer on each part, (width, hidden)."""
@@ -103,7 +102,7 @@ class Spans(nn.Module):
         self.longest = longest
         self.attention = nn.Linear(state_dim, 1, bias=False)
         self.width = nn.Embedding(longest, feature_dim)
-        self.dropout = FastDropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         widths = (state_dim, state_dim, input_dim, feature_dim)
         self.scorer = Scorer(widths, hidden, dropout)
         self.output_dim = sum(widths)
@@ -223,7 +222,7 @@ class Antecedents(nn.Module):
         self.distance = nn.Embedding(len(BUCKET_STARTS), feature_dim)
         self.speaker = nn.Embedding(2, feature_dim)
         self.genre = nn.Embedding(genres, feature_dim)
-        self.dropout = FastDropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.scorer = Scorer([span_dim] * 3 + [feature_dim] * 3, hidden, dropout)
 
     def forward(
@@ -366,7 +365,7 @@ class EndToEndCoref(Head):
         self.settings = settings
         self.singletons = singletons
         self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout)
-        self.dropout = FastDropout(settings.dropout)
+        self.dropout = nn.Dropout(settings.dropout)
         sizes = settings.feature, settings.feedforward, settings.dropout
         self.spans = Spans(input_dim, self.encoder.output_dim, settings.span_width, *sizes)
         self.antecedents = Antecedents(self.spans.output_dim, genres, settings.antecedents, *sizes)

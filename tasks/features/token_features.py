@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo import Elmo, FrozenSource, published
-from elmo.bilm.fast import FastDropout
 from elmo.bilm.model import Bilm
 from elmo.bilm.options import cell_of
 from elmo.bilm.sentences import padded
@@ -557,7 +556,7 @@ class TokenFeatures(nn.Module):
         self._layers = list(layers.values())
         words = [part for part in (self.word_vectors, self.characters) if part is not None]
         self._parts: list[FeaturePart] = [*words, *self._layers]  # their vectors are joined in this order
-        self.dropout = FastDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.widths = {place: sum(part.widths.get(place, 0) for part in self._parts) for place in PLACES}
 
     @property
