@@ -58,6 +58,7 @@ class Names:
     first_run: str
     question: str
     compared: Sequence[str]
+    control: str
     arms: Mapping[str, ArmName]
     tasks: Mapping[str, TaskName]
     metrics: Mapping[str, MetricName]

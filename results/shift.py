@@ -21,7 +21,7 @@ import numpy as np
 from elmo.common.errors import InputError
 from results.breakdown import FURTHER, Kind, break_down
 from results.figures.drawing import LaneDot, arms_of
-from results.names import metric_of
+from results.names import load_names, metric_of
 from results.records.collect import RecordFile
 from results.records.metric import Metric
 from results.studies import Estimate, Study, estimate, lanes, study_command
@@ -30,7 +30,6 @@ from results.tables.sheet import shown_gain, shown_score
 
 SHIFTS = (FURTHER, "genre", "question", "article", "pretraining text", "hypothesis alone", "entities")
 OTHERWISE = "length"  # where there is none of these
-CONTROL = "elmo_layer0"  # shown next to the two arms, where it has runs
 
 Key = tuple[str, str, str]  # the title of a row, and a distinction with a label
 
@@ -86,10 +85,11 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
     shifts, missing = shifts_of(table.rows, records)
     for text in missing:
         print(f"results.shift: {text}", file=sys.stderr)
-    rows = [] if CONTROL in table.compared else [row.comparing(table.compared[0], CONTROL) for row in table.rows]
+    also = load_names().control
+    rows = [] if also in table.compared else [row.comparing(table.compared[0], also) for row in table.rows]
     of_control, _ = shifts_of(rows, records)
     groups = [group for row, _ in (*shifts.values(), *of_control.values()) for group in row.pair or ()]
-    titles = arm_titles([*table.compared, *([CONTROL] if of_control else [])], groups)
+    titles = arm_titles([*table.compared, *([also] if of_control else [])], groups)
     looks, lines, most = arms_of(titles), [], dict[Key, tuple[str, list[LaneDot]]]()
     for (title, by, label), (row, kind) in shifts.items():
         (*drops, more), scored = drops_of(row, kind), [*kind.row.groups]
