@@ -76,6 +76,13 @@ def _swap_gates(tensor: Tensor) -> Tensor:
 
 def _entries(options: BilmOptions) -> Iterator[Entry]:
     """Every tensor of a biLM with these options."""
+
+    def gates_to_module(tensor: Tensor) -> Tensor:
+        return _swap_gates(tensor.t())
+
+    def gates_to_file(tensor: Tensor) -> Tensor:
+        return _swap_gates(tensor).t()
+
     filters, cell, projection = options.n_filters, options.cell_dim, options.projection_dim
     encoder, spelled = "encoder", projection  # name of the character encoder, and width of its vectors
     if options.words:
@@ -106,8 +113,7 @@ def _entries(options: BilmOptions) -> Iterator[Entry]:
             file = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             module = f"directions.{direction}.{layer}"
             gates, scale = (2 * projection, 4 * cell), (1, 4 * cell)
-            swaps = (lambda tensor: _swap_gates(tensor.t()), lambda tensor: _swap_gates(tensor).t())
-            yield Entry(f"{file}/W_0", gates, f"{module}.weight", *swaps, scale)
+            yield Entry(f"{file}/W_0", gates, f"{module}.weight", gates_to_module, gates_to_file, scale)
             yield Entry(f"{file}/B", (4 * cell,), f"{module}.bias", _swap_gates)
             shape, scale = (cell, projection), (1, projection)
             yield Entry(f"{file}/W_P_0", shape, f"{module}.projection", torch.t, scale_shape=scale)

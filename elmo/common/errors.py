@@ -143,8 +143,12 @@ def _report_uncaught(kind: type[BaseException], error: BaseException, trace: Tra
 
 def command_parser(module: str, description: str, epilog: str | None = None) -> CommandParser:
     """A parser for `python -m MODULE` whose help keeps the line breaks of these texts."""
-    lines_kept = argparse.RawDescriptionHelpFormatter
-    return CommandParser(f"python -m {module}", description=description, epilog=epilog, formatter_class=lines_kept)
+    return CommandParser(
+        prog=f"python -m {module}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def exit_status(module: str, work: Callable[[], int | None], interrupted: str = "interrupted") -> int:

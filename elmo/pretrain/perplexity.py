@@ -7,13 +7,14 @@ its rate. `elmo/pretrain/objective.py` defines both values.
 example: python -m elmo.pretrain.perplexity news.txt --weights small
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
 from elmo.common.checks import DEVICES
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import command_parser
 from elmo.pretrain.corpus.text import WINDOW
 from elmo.tokeniser import Tokenise
 
@@ -35,10 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--unseen-in", metavar="CORPUS", nargs="+", default=[], help=unseen)
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
-    options = parser.parse_intermixed_args(arguments)
+    return parser.run(arguments, _measure)
+
+
+def _measure(options: argparse.Namespace) -> None:
     from elmo.pretrain.measuring import measure  # torch: not for --help
 
-    return exit_status("elmo.pretrain.perplexity", lambda: measure(options))
+    measure(options)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ Of each property, the code has the labels of random texts of the training split.
 example: python -m tasks.probes.mdl pos ner --data-dir DIR --weights small --items 2000
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import command_parser
 from elmo.published import weights_choices
 from results.studies import add_study_options
 
@@ -31,10 +32,13 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--items", metavar="N", type=int, default=5000, help="labels of a property; default: 5000")
     parser.add_argument("--orders", metavar="N", type=int, default=3, help="default: 3")
     add_study_options(parser)
-    options = parser.parse_intermixed_args(given)
+    return parser.run(given, _show)
+
+
+def _show(options: argparse.Namespace) -> None:
     from tasks.probes.description_lengths import show  # torch: not for --help
 
-    return exit_status("tasks.probes.mdl", lambda: show(options))
+    show(options)
 
 
 if __name__ == "__main__":

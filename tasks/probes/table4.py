@@ -10,12 +10,13 @@ of the mini data without; --semcor adds SemCor, with WordNet's senses.
 example: python -m tasks.probes.table4 bank --semcor DIR/pos_wsd/semcor/semcor.jsonl
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from elmo.common.checks import DEVICES
-from elmo.common.errors import command_parser, exit_status
+from elmo.common.errors import command_parser
 from elmo.published import weights_choices
 
 
@@ -27,10 +28,13 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", metavar="DIR", type=Path, help="write table4.md; no text of SemCor")
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if there is one")
-    options = parser.parse_intermixed_args(given)
+    return parser.run(given, _show)
+
+
+def _show(options: argparse.Namespace) -> None:
     from tasks.probes.uses import show  # torch: not for --help
 
-    return exit_status("tasks.probes.table4", lambda: show(options))
+    show(options)
 
 
 if __name__ == "__main__":
