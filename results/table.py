@@ -34,6 +34,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from elmo.common.errors import InputError, command_parser
 from results.audit import audit
@@ -87,7 +88,8 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error(f"{' '.join(options.cells)}: expected --experiment NAME before keys that choose its cells")
     chosen = choose(options)
     collection = chosen.collection if options.data or options.compare else main_runs(chosen.collection)
-    table = fill_all(collection, chosen.selection)
+    main_only = not (options.wide or options.check or options.format in FORMATS)
+    table = fill_all(collection, replace(chosen.selection, main_only=main_only))
     if table.rows:
         _print(table, options)
     else:

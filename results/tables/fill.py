@@ -54,12 +54,14 @@ class Selection:
         include_limited: Whether to show runs with a limit.
         compared: The features whose difference is the gain; settings may follow, as in "FEATURES KEY=VALUE".
         headline: The experiment whose two arms are the main ones, if they have settings; see `_rows_of_records`.
+        main_only: Whether to leave out other arms, and rows with other settings where a task has plain ones.
     """
 
     data: Sequence[str] = field(default_factory=list)
     include_limited: bool = False
     compared: tuple[str, str] = field(default_factory=names.default_pair)
     headline: Experiment | None = None
+    main_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,12 @@ def fill_all(collection: Collection, selection: Selection) -> Table:
         record = item.record
         if data and record.identity.data not in data:
             continue
+        if record.status == "failed":  # always reported
+            findings.append(Finding("failed", failure_text(item), wrong=True, row=record.identity.row))
         if record.trial:
             trials += 1
         elif record.limit is not None and not selection.include_limited:
             limited += 1
-            if record.status == "failed":  # failures are always reported
-                findings.append(Finding("failed", failure_text(item), wrong=True))
         else:
             by_key[record.identity.row].append(item)
     left_out = {
@@ -202,6 +204,10 @@ def _rows_of_records(
         paper = _known_scores(key, spec, settings)
         row = Row(*key, (), settings, named, spec, title * (not settings), paper, compared=selection.compared)
         rows.setdefault(row.label, _RowRuns(row, {}, asked)).records.setdefault(arm, []).append(item)
+    if selection.main_only and (plain := [row_runs for row_runs in rows.values() if not row_runs.row.settings]):
+        (main,) = plain
+        compared = {arm: main.records[arm] for arm in selection.compared if arm in main.records}
+        return [replace(main, records=compared)]
     return list(rows.values())
 
 

@@ -242,6 +242,20 @@ def test_a_failed_run_is_reported_even_if_it_was_limited(tmp_path):
     assert text.startswith("paper ner elmo seed 4 limit=9: RuntimeError: out of memory (")
 
 
+def test_the_main_rows_alone_are_equal_to_those_of_the_whole_table(tmp_path):
+    for seed, shift in ((1, 0.0), (2, 0.5)):
+        for features, score in (("glove", 90.0), ("elmo", 92.0), ("elmo_layer0", 91.0)):
+            save(tmp_path, make_record(score + shift, features=features, seed=seed))
+            save(tmp_path, make_record(score - 5, features=features, seed=seed, variant={"trainer.epochs": 2}))
+    save(tmp_path, make_record(features="elmo_layer0", seed=3, error=RunError("RuntimeError", "killed")))
+    save(tmp_path, make_record(50.0, task="sst5", variant={"trainer.epochs": 2}))
+    whole, main = (summary_of(tmp_path, selection=Selection(main_only=only)) for only in (False, True))
+    assert [row.label for row in main.rows] == [row.label for row in whole.rows]
+    assert main.rows[0].interval == whole.rows[0].interval
+    assert [group.features for group in main.rows[0].groups] == ["glove", "elmo"] and not main.others
+    assert texts(main, "failed") == texts(whole, "failed") != []
+
+
 def test_every_empty_cell_has_a_line(tmp_path):
     save(tmp_path, make_record(90.0, seed=3))
     save(tmp_path, make_record(60.0, task="sst5", features="elmo_random"))

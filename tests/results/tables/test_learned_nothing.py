@@ -49,7 +49,7 @@ def test_a_gain_of_zero_between_such_arms_has_a_line(tmp_path, capsys):
         for features in ("glove", "elmo", "elmo_random"):
             save(tmp_path, classified([[0, 5], [0, 5]], features=features, seed=seed))
     save(tmp_path, classified([[4, 1], [0, 5]], features="glove", seed=4))
-    status, out, _ = run_table(capsys, "--runs", tmp_path)
+    status, out, _ = run_table(capsys, "--wide", "--runs", tmp_path)
     (line,) = [line for line in out.splitlines() if "learned nothing" in line]
     assert "GloVe (seeds 1 to 3), + ELMo (seeds 1 to 3), untrained biLM (control) (seeds 1 to 3)" in line
     assert "Try more epochs or smaller batches" in line
