@@ -32,7 +32,7 @@ def generated(root: Path, collection: Collection) -> dict[Path, str | None]:
         InputError: README has no place for a table.
     """
     summary = fill_all(main_runs(collection), Selection(headline=load_experiment(TABLE1)))
-    demo = fill_all(collection, Selection(data=[MINI]))
+    demo = fill_all(collection, Selection(data=[MINI], main_only=True))
     shown = cells.sheets_of(demo)
     text, figures = tables_page(collection, summary, root / PUBLISHED)
     main = [picture(figure, PUBLISHED.as_posix()) for figure in figures if figure.name == MAIN_FIGURE]
