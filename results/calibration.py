@@ -15,13 +15,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
 from elmo.common.errors import InputError
 from results.figures import drawing
 from results.records.collect import RecordFile
 from results.records.example_scores import read_confidences
 from results.records.identity import CONFIDENCES_NAME
+from results.stats import Array
 from results.studies import Study, estimate, study_command, texts_of
 from results.tables.rows import Table, arm_titles, unit_numbers
 from results.tables.sheet import shown_score
@@ -35,35 +34,39 @@ SIDE, GAP = 130.0, 42.0  # of a panel
 Judged = Sequence[Sequence[Sequence[float]]]  # for each example and part: the probability, and 1 if it is right
 
 
-def flat(judged: Judged) -> tuple[np.ndarray, np.ndarray]:
+def flat(judged: Judged) -> tuple[Array, Array]:
     """The probability of each prediction, and 1 or 0."""
+    import numpy as np  # imported here, as below: no command needs it for --help
+
     parts = np.array([part for example in judged for part in example], float).reshape(-1, 2)
     return parts[:, 0], parts[:, 1]
 
 
-def cooled(shares: np.ndarray, temperature: float) -> np.ndarray:
+def cooled(shares: Array, temperature: float) -> Array:
     """Probabilities whose log odds are divided by the temperature."""
-    clipped = np.clip(shares, CLOSEST, 1 - CLOSEST)
-    return np.asarray(1 / (1 + (1 / clipped - 1) ** (1 / temperature)))
+    return 1 / (1 + (1 / shares.clip(CLOSEST, 1 - CLOSEST) - 1) ** (1 / temperature))
 
 
 def fitted_temperature(judged: Judged) -> float:
     """The temperature with the smallest log loss; 1 without both right and wrong predictions, which determine it."""
-    from scipy.optimize import minimize_scalar  # takes longer to import than the rest of a table's command
+    import numpy as np
+    from scipy.optimize import minimize_scalar
 
     shares, right = flat(judged)
 
     def loss(log_temperature: float) -> float:
-        return -float(np.log(np.abs(1 - right - cooled(shares, math.exp(log_temperature)))).sum())
+        return -float(np.log(abs(1 - right - cooled(shares, math.exp(log_temperature)))).sum())
 
     return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x) if 0 < right.sum() < len(right) else 1.0
 
 
-def binned(judged: Judged, temperature: float | None = None) -> np.ndarray:
+def binned(judged: Judged, temperature: float | None = None) -> Array:
     """How many predictions of each example each range has, the sum of their probabilities, and how many are right.
 
     Shape (examples, 3 * BINS), so that the calibration error can be computed from sums over examples.
     """
+    import numpy as np
+
     shares, right = flat(judged)
     shares = shares if temperature is None else cooled(shares, temperature)
     bins, counts = np.minimum((shares * BINS).astype(int), BINS - 1), np.zeros((len(judged), 3, BINS))
@@ -72,16 +75,16 @@ def binned(judged: Judged, temperature: float | None = None) -> np.ndarray:
     return counts.reshape(len(judged), -1)
 
 
-def calibration_error(sums: np.ndarray) -> np.ndarray:
+def calibration_error(sums: Array) -> Array:
     """The expected calibration error in points from sums of `binned`, (..., 3 * BINS) -> (...)."""
-    count, share, right = np.moveaxis(sums.reshape(*sums.shape[:-1], 3, BINS), -2, 0)
-    return np.asarray(100 * np.abs(share - right).sum(axis=-1) / np.maximum(count.sum(axis=-1), 1))
+    count, share, right = (sums[..., part * BINS : (part + 1) * BINS] for part in range(3))
+    return 100 * abs(share - right).sum(axis=-1) / count.sum(axis=-1).clip(min=1)
 
 
 def right_of_surest(judged: Judged, coverage: float) -> float:
     """The share in percent that is right of the surest predictions; ties in the order of the examples."""
     shares, right = flat(judged)
-    surest = np.argsort(-shares, kind="stable")[: math.ceil(coverage * len(shares))]
+    surest = (-shares).argsort(kind="stable")[: math.ceil(coverage * len(shares))]
     return 100 * float(right[surest].mean()) if len(surest) else 0.0
 
 
@@ -91,8 +94,10 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
     Raises:
         InputError: There are none.
     """
+    import numpy as np
+
     paths = {one.record.fingerprint: one.path.with_name(CONFIDENCES_NAME) for one in records}
-    lines, panels, bases = [], dict[str, dict[str, np.ndarray]](), dict[str, np.ndarray]()
+    lines, panels, bases = [], dict[str, dict[str, Array]](), dict[str, Array]()
     for row, group in ((of, group) for of in table.rows for group in of.groups):
         kept = [(name, run.fingerprint) for run in group.records if (name := paths.get(run.fingerprint))]
         runs = [{one.split: one.examples for one in read_confidences(*of) or ()} for of in kept]
@@ -101,7 +106,7 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
         tests, heats = [run["test"] for run in runs], [fitted_temperature(run["dev"]) for run in runs]
         declared, examples = group.records[0].metrics.get(group.metric), group.examples[0]
         clusters = unit_numbers(examples, declared.unit) if declared and examples else None
-        before, after = np.stack(list(map(binned, tests))), np.stack(list(map(binned, tests, heats)))
+        before, after = np.stack([*map(binned, tests)]), np.stack([*map(binned, tests, heats)])
         base, error = bases.setdefault(row.title, before), partial(estimate, calibration_error, clusters)
         right, surest = ([right_of_surest(test, share) for test in tests] for share in (1, COVERAGE))
         line = {"task": row.title, "features": arm_titles([group.features], [group])[group.features]}
@@ -116,7 +121,7 @@ def study_of(table: Table, records: Sequence[RecordFile]) -> Study:
     return lines, reliability(panels, drawing.arms_of(table.titles))
 
 
-def reliability(panels: Mapping[str, Mapping[str, np.ndarray]], arms: drawing.Arms) -> drawing.Figure:
+def reliability(panels: Mapping[str, Mapping[str, Array]], arms: drawing.Arms) -> drawing.Figure:
     """The share that is right by probability, for each task and features, of predictions of all seeds."""
     marks, numbers, top = list[drawing.Mark](), list[str](), 0.0
     for place, (title, of_arms) in enumerate(panels.items()):

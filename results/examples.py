@@ -24,12 +24,11 @@ from typing import Any
 
 from elmo.common.checks import at_least
 from elmo.common.errors import InputError, command_parser
-from elmo.common.files import print_lines
 from results.names import arm_title, metric_of, metric_title, old_recipe, task_title
 from results.records.collect import RecordFile
 from results.records.example_scores import Prediction, read_predictions
 from results.records.identity import EXAMPLES_NAME, PREDICTIONS_NAME, RECORD_NAME
-from results.records.printing import printable_lines
+from results.records.printing import write
 from results.records.record import RecordUnreadable, RunRecord, read_record
 
 OUTCOMES = {  # (is the first run right, is the second), in the order of display
@@ -107,7 +106,7 @@ def _show(options: argparse.Namespace) -> None:
     comparison = compare_runs(read_run(options.first), read_run(options.second))
     wanted = [one for one in comparison.examples if one.outcome == SHOWN.get(options.show, one.outcome)]
     chosen = wanted[: options.limit or None]
-    print_lines([printable_lines(_as_text(comparison, chosen, len(wanted) - len(chosen)))])
+    write(_as_text(comparison, chosen, len(wanted) - len(chosen)), sys.stdout, exact=True)
 
 
 def read_run(folder: Path) -> RecordFile:

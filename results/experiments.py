@@ -25,6 +25,7 @@ named by its path:
     source = "Table 1, row TASK"
 """
 
+import difflib
 import re
 import tomllib
 from collections import Counter, defaultdict
@@ -419,6 +420,24 @@ def only_cells(collection: Collection, cells: Sequence[Cell]) -> Collection:
     """The collection with the records of these cells alone, each once."""
     files = {item.path: item for items in runs_of_cells(collection.files, cells) for item in items}
     return replace(collection, files=list(files.values()))
+
+
+def require_settings(experiment: Experiment, files: Sequence[RecordFile]) -> None:
+    """Checks that runs have the further settings of the chosen cells; without any runs nothing says which there are.
+
+    Raises:
+        InputError: No run has one of them; a misspelt name would show a table of empty cells.
+    """
+    known = {key for item in files for key in (*item.record.leaves, *item.record.identity.variant)}
+    names = sorted({"seed", FOLD, *NAMED, *known, *(key for cell in experiment.cells for key in cell.named)})
+    for key in (typed.removeprefix("~") for typed in experiment.cells[0].extra if known):
+        if key.startswith("+") or re.split("[./]", key)[0] in (*NOT_HERE, *NOT_RECORDED, "datasets"):
+            continue
+        group = any(f"{name}.".startswith(f"{key}.") for name in names)  # or a setting
+        if not group and not any(key.startswith(f"{part}.") for part in known):  # parts that are off in all runs
+            close = difflib.get_close_matches(key, names, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise InputError(f"unknown key {key}: no run and no cell of experiment={experiment.name} has it.{hint}")
 
 
 def main_runs(collection: Collection) -> Collection:

@@ -16,14 +16,13 @@ import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 
-import numpy as np
-
 from elmo.common.errors import InputError
 from results.breakdown import FURTHER, Kind, break_down
 from results.figures.drawing import LaneDot, arms_of
 from results.names import load_names, metric_of
 from results.records.collect import RecordFile
 from results.records.metric import Metric
+from results.stats import Array
 from results.studies import Estimate, Study, estimate, lanes, study_command
 from results.tables.rows import Group, Row, Table, arm_titles, counts_of, scores_of, unit_numbers
 from results.tables.sheet import shown_gain, shown_score
@@ -34,7 +33,7 @@ OTHERWISE = "length"  # where there is none of these
 Key = tuple[str, str, str]  # the title of a row, and a distinction with a label
 
 
-def both_sides(own: Group, far: Group, chosen: Sequence[int], metric: Metric) -> np.ndarray:
+def both_sides(own: Group, far: Group, chosen: Sequence[int], metric: Metric) -> Array:
     """The counts of each example on the test set and, next to them, on the shifted one, (seeds, examples, counts).
 
     Args:
@@ -43,6 +42,8 @@ def both_sides(own: Group, far: Group, chosen: Sequence[int], metric: Metric) ->
         chosen: which of the examples these are; empty for other ones, which follow.
         metric: what is counted for it.
     """
+    import numpy as np  # imported here: no command needs it for --help
+
     here, there = (np.array(counts_of(of, metric, len(of.examples[0] or ()))) for of in (own, far))
     sides = np.zeros((here.shape[0], here.shape[1] + there.shape[1] * (not chosen), 2 * here.shape[2]))
     sides[:, : here.shape[1], : here.shape[2]] = here
@@ -58,9 +59,9 @@ def drops_of(row: Row, kind: Kind) -> list[Estimate]:
     assert metric is not None
     sides = [both_sides(*of, kind.chosen, metric) for of in zip(row.pair, kind.row.groups, strict=True)]
 
-    def drop(sums: np.ndarray) -> np.ndarray:
-        here, there = np.split(sums, 2, axis=-1)
-        return np.asarray(scores_of(metric, here) - scores_of(metric, there))
+    def drop(sums: Array) -> Array:
+        middle = sums.shape[-1] // 2
+        return scores_of(metric, sums[..., :middle]) - scores_of(metric, sums[..., middle:])
 
     clusters = unit_numbers(examples, metric.unit) if kind.chosen else None
     return [*(estimate(drop, clusters, of) for of in sides), estimate(drop, clusters, sides[1], sides[0])]

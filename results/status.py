@@ -101,7 +101,7 @@ def _show(options: argparse.Namespace) -> int:
         if page != printed:
             print(end=CLEAR * (options.watch and sys.stdout.isatty()))
             write(f"{page}\n", sys.stdout)
-            sys.stdout.flush()
+            print(end="", flush=True)
             printed = page
         if not (options.watch and any(sweep.counts["running"] + sweep.counts["missing"] for sweep in sweeps)):
             return 0

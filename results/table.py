@@ -38,7 +38,7 @@ from dataclasses import replace
 
 from elmo.common.errors import InputError, command_parser
 from results.audit import audit
-from results.experiments import load_experiment, main_runs, only_cells, values_of
+from results.experiments import load_experiment, main_runs, only_cells, require_settings, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
 from results.report.board import filled, with_bundles
@@ -80,6 +80,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if options.compare:
             experiment = experiment.comparing(*options.compare)
         collection = collect(folders_of(options))
+        require_settings(experiment, collection.files)
         table = filled(collection, experiment, runs_dir_of(options))
         runs = only_cells(collection, experiment.cells).files
         _print(table, options)

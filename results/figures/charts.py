@@ -46,7 +46,7 @@ def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
     tops = [score - zero for score in (*(mean for mean, _ in best.values()), *(max(run.values()) for run in every))]
     low = max(2 * min(tops) - max(tops), min(min(run.values()) for run in every) - zero)
     epochs = drawing.Scale(min(map(min, every)), max(map(max, every)), drawing.AXES_LEFT, drawing.RIGHT)
-    scores = drawing.score_scale([low, *tops])
+    scores = drawing.spread([low, *tops])
     ticks = {float(round(tick)): drawing.shown_tick(round(tick)) for tick in epochs.ticks()}
     axis = f"dev {panel.metric_title()}, points over the baseline's best"
     marks = drawing.both_axes(scores, axis, epochs, "epoch", ticks)
@@ -74,11 +74,9 @@ def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
         f"Dev {panel.metric_title()} by epoch, minus the best mean of {arms[first].title}: lines are means, up to the "
         "last epoch that all runs reached, and areas the range of the runs. Marks: each run's best epoch."
     )
-    shown = [arms[features] for features in each]
+    shown, text = [arms[features] for features in each], " ".join(numbers)
     name, marks = f"curves-{panel.stem}", [*marks, *lines, *bests]
-    return drawing.Figure(
-        name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown
-    )
+    return drawing.Figure(name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=text, legend=shown)
 
 
 def _risen(points: Sequence[drawing.Point], bottom: float) -> list[drawing.Point]:
@@ -143,11 +141,10 @@ def convergence(panels: Sequence[Row], arms: drawing.Arms) -> drawing.Figure | N
         dots = [drawing.LaneDot(arm, statistics.fmean(of), (min(of), max(of))) for arm, of in epochs.items()]
         before, after = (dot.value for dot in dots)
         text = f"{before:.1f} → {after:.1f}, {100 * after / before:.0f} %"
-        never = sum(pair.censored for pair in pairs)
-        words = f"{panel.title}: {text} ({len(pairs)} pairs of runs{f', {never} never' * bool(never)})"
-        rows.append(
-            drawing.Lane(panel.title, dots, f" · {len(pairs)}" + f", {never} never" * bool(never), text, words=words)
-        )
+        count = sum(pair.censored for pair in pairs)
+        never = f", {count} never" * bool(count)
+        words = f"{panel.title}: {text} ({len(pairs)} pairs of runs{never})"
+        rows.append(drawing.Lane(panel.title, dots, f" · {len(pairs)}{never}", text, words=words))
     scale = drawing.Scale(1, max(most, 2), drawing.LEFT + 8, drawing.RIGHT - 8, log=True)
     title = f"Epochs until the best dev score of {first.title}"
     caption = (
@@ -220,7 +217,7 @@ def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
     arms = drawing.titled(arms, groups, recipes=not mixed)
     values = sorted({size for points in sizes.series.values() for size, _ in points})
     across = drawing.Scale(values[0], values[-1], drawing.AXES_LEFT + 10, drawing.RIGHT - 14, log=True)
-    scale = drawing.score_scale([score for group in groups for score in group.scores])
+    scale = drawing.spread([score for group in groups for score in group.scores])
     metric = metric_title(groups[0].metric, groups[0].records[0])
     digits = ".2g" if sizes.unit == OF_WHOLE else ".4g"  # 549 of 549,367 are 0.1 %
     counted = sizes.unit == "training examples"
@@ -244,10 +241,8 @@ def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
         means = ", ".join(f"{texts[size]}: {group.mean:.1f}" for size, group in points)
         numbers.append(f"{arm.title}, by {sizes.unit}: {means}.")
     caption = f"Test {metric} by training set size; line and mark: mean, dots: seeds{star}."
-    name, shown = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series]
-    return drawing.Figure(
-        name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=" ".join(numbers), legend=shown
-    )
+    name, shown, text = f"efficiency-{panel.stem}", [arms[features] for features in sizes.series], " ".join(numbers)
+    return drawing.Figure(name, panel.title, caption, drawing.AXES_HEIGHT, marks, numbers=text, legend=shown)
 
 
 def _gain(
@@ -392,12 +387,10 @@ def layer_map(
                 marks.append(drawing.Label(left + (count + 0.5) * width, y + 15, f"{gamma:.2f}", "ink", 11, "middle"))
         left += (count + 1) * width + gap
     for number, (lane, group, _) in enumerate(lanes):
-        y, count_text = top + number * height + 13, "1 run" if len(group.runs) == 1 else f"{len(group.runs)} runs"
-        room = drawing.RIGHT - drawing.LEFT - drawing.text_width(count_text, 11) - 8
-        marks += [
-            drawing.Label(drawing.LEFT, y, drawing.fitted(lane, room), "ink", 12),
-            drawing.Label(drawing.RIGHT, y, count_text, "muted", 11, "end"),
-        ]
+        y, runs_text = top + number * height + 13, f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}"
+        room = drawing.RIGHT - drawing.LEFT - drawing.text_width(runs_text, 11) - 8
+        marks.append(drawing.Label(drawing.LEFT, y, drawing.fitted(lane, room), "ink", 12))
+        marks.append(drawing.Label(drawing.RIGHT, y, runs_text, "muted", 11, "end"))
     caption = (
         "Weight of each layer after the softmax, mean over runs; bold: above an even share. chars: the layer of "
         "characters alone; gamma: what the weighted mean is multiplied by. Arms of a single layer are left out."

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Literal
 
 from results.names import Shape, load_names
@@ -186,9 +186,8 @@ def titled(arms: Arms, groups: Sequence[Group], *, recipes: bool = True) -> dict
     old = {group.features: group.old_recipe for group in groups if group.old_recipe and recipes}
     by_features = {group.features for group in groups if group.features == group.records[0].identity.features}
     titles = {name: arm.title for name, arm in arms.items()} | arm_titles(by_features & arms.keys(), groups)
-    return {
-        name: replace(arm, title=", ".join(filter(None, [titles[name], old.get(name)]))) for name, arm in arms.items()
-    }
+    titles |= {name: f"{title}, {old[name]}" for name, title in titles.items() if name in old}
+    return {name: replace(arm, title=titles[name]) for name, arm in arms.items()}
 
 
 LEFT, RIGHT = 8.0, WIDTH - 8.0
@@ -209,9 +208,7 @@ class Scale:
 
     def at(self, value: float) -> float:
         """The pixel of a value."""
-        low, high, value = (
-            (math.log(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
-        )
+        low, high, value = map(math.log if self.log else float, (self.low, self.high, value))
         share = (value - low) / (high - low) if high > low else 0.5
         return self.start + share * (self.end - self.start)
 
@@ -232,14 +229,10 @@ class Scale:
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def score_scale(scores: Sequence[float], *, zero: bool = False) -> Scale:
-    """The vertical scale of a chart with both axes."""
-    return spread(scores, AXES_BOTTOM, AXES_TOP, zero=zero)
-
-
-def spread(values: Sequence[float], start: float, end: float, *, zero: bool = False) -> Scale:
-    """A linear scale with a margin around all values, and optionally zero."""
-    low, high = min([*values, 0.0] if zero else values), max([*values, 0.0] if zero else values)
+def spread(values: Sequence[float], start: float = AXES_BOTTOM, end: float = AXES_TOP, *, zero: bool = False) -> Scale:
+    """A linear scale with a margin around all values, and optionally zero; by default the vertical one of two axes."""
+    shown = [*values, 0.0] if zero else values
+    low, high = min(shown), max(shown)
     margin = (high - low) * 0.06 or 1.0
     return Scale(low - margin, high + margin, start, end)
 
@@ -456,12 +449,6 @@ def shifted(marks: Iterable[Mark], right: float, down: float) -> list[Mark]:
     return moved
 
 
-def with_caption(figure: Figure) -> Figure:
-    """The figure with its caption below it."""
-    height, marks = with_notes(figure.marks, figure.height + 12, [figure.caption], figure.width)
-    return replace(figure, height=height, marks=marks)
-
-
 def inline_svg(figure: Figure) -> str:
     """The drawing for the page, without its title and legend: the page has them elsewhere."""
     marks = "".join(_drawn(mark, VARIABLES) for mark in figure.marks)
@@ -517,13 +504,11 @@ def published_files(figure: Figure) -> dict[str, str]:
     A figure with a narrow form explains itself without a caption, and has files for phones and dark pages.
     """
     if not figure.narrow:
-        return {f"{figure.name}.svg": standalone_svg(with_caption(with_title(figure)))}
-    forms, schemes = [figure, figure.narrow], (False, True)
-    return {
-        f"{form.name}{'-dark' * dark}.svg": standalone_svg(with_title(form), dark=dark)
-        for form in forms
-        for dark in schemes
-    }
+        below = with_title(figure)
+        height, marks = with_notes(below.marks, below.height + 12, [figure.caption], figure.width)
+        return {f"{figure.name}.svg": standalone_svg(replace(below, height=height, marks=marks))}
+    files = product((figure, figure.narrow), (False, True))
+    return {f"{form.name}{'-dark' * dark}.svg": standalone_svg(with_title(form), dark=dark) for form, dark in files}
 
 
 def picture(figure: Figure, folder: str) -> str:

@@ -196,15 +196,10 @@ def _drawn(
     marks = _legend(lanes, layout.width)
     top = max(mark.y for mark in marks if isinstance(mark, drawing.Label)) + HEADER
     bottom = top + layout.lane * len(lanes)
-    marks.append(
-        drawing.Label(
-            layout.width - 8, top - 4, drawing.fitted(scores_header, layout.width / 2, 11), "muted", 11, "end"
-        )
-    )
-    marks += [
-        drawing.Label(scale.at(tick), bottom + 16, drawing.shown_tick(tick), "muted", 11, "middle")
-        for tick in scale.ticks()
-    ]
+    header = drawing.fitted(scores_header, layout.width / 2, 11)
+    marks.append(drawing.Label(layout.width - 8, top - 4, header, "muted", 11, "end"))
+    for tick in scale.ticks():
+        marks.append(drawing.Label(scale.at(tick), bottom + 16, drawing.shown_tick(tick), "muted", 11, "middle"))
     marks.append(drawing.Label((layout.left + layout.right) / 2, bottom + 34, AXIS, "ink", 12, "middle"))
     for number, lane in enumerate(lanes):
         marks += _lane(lane, layout, scale, top + number * layout.lane)
@@ -229,13 +224,11 @@ def _limits(lanes: Sequence[_Comparison]) -> tuple[float, float]:
 
 def _legend(lanes: Sequence[_Comparison], width: float) -> list[drawing.Mark]:
     """All that is drawn: the main arm first, then the paper."""
-    main = lanes[0].main.arm
+    main = lanes[0].main.arm, "dot"
     others = {value.arm: "hollow" if value.hollow else "dot" for lane in lanes for value in lane.others}
     if any(lane.interval for lane in lanes):
-        entries = [(replace(main, title=f"{main.title}, 95 % interval"), "interval")]
-    else:
-        entries = [(main, "dot")]
-    return drawing.legend([*entries, *sorted(others.items(), key=lambda item: item[1] != "hollow")], width)
+        main = replace(main[0], title=f"{main[0].title}, 95 % interval"), "interval"
+    return drawing.legend([main, *sorted(others.items(), key=lambda item: item[1] != "hollow")], width)
 
 
 def _lane(lane: _Comparison, layout: _Layout, scale: drawing.Scale, top: float) -> list[drawing.Mark]:
@@ -309,11 +302,6 @@ def arm_gains(table: Table) -> drawing.Figure | None:
             cells[arm].append(_cell(table, line, row, arm, signs[arm]))
     shown = [arm for arm, of_arm in cells.items() if any(cell.words for cell in of_arm)]
     shown.sort(key=lambda arm: experiment.costs[arm].milliseconds if arm in experiment.costs else float("inf"))
-    lanes = {table.titles[arm]: cells[arm] for arm in shown}
-    costs = {
-        table.titles[arm]: f"{shown_parameters(cost)}, {shown_milliseconds(cost)} ms"
-        for arm, cost in experiment.costs.items()
-    }
     caption = (
         f"Errors removed: the gain over {table.titles[base]} as a share of 100 minus its score. Line: 95 % interval; "
         "pale: not beyond noise by Holm's correction for all arms. Hollow: published by others, over the baseline that "
@@ -328,11 +316,12 @@ def arm_gains(table: Table) -> drawing.Figure | None:
     tasks = [line.title for line in lines]
     drawn = [note.removeprefix(f"{WARNED} ") for note in below if not note.startswith(MARK)]  # no mark has these
     height, marks = _against_cost(placed, tasks, [cell.words for cell in cells[base]], drawn)
-    numbers = [
-        f"{name} ({costs.get(name, 'cost not measured')}): "
-        f"{'; '.join(f'{task} {cell.words}' for task, cell in zip(tasks, of_arm, strict=True) if cell.words)}."
-        for name, of_arm in lanes.items()
-    ]
+    numbers = []
+    for arm in shown:
+        cost, scores = experiment.costs.get(arm), zip(tasks, cells[arm], strict=True)
+        words = f"{shown_parameters(cost)}, {shown_milliseconds(cost)} ms" if cost else "cost not measured"
+        listed = "; ".join(f"{task} {cell.words}" for task, cell in scores if cell.words)
+        numbers.append(f"{table.titles[arm]} ({words}): {listed}.")
     title = f"{experiment.title} against {table.titles[base]}: errors removed, and cost"
     text = " ".join([*numbers, "What is not listed was not run.", *below])
     return drawing.Figure(sweep_name(experiment.name), title, caption, height, marks, ACROSS * drawing.WIDTH, text)
@@ -358,9 +347,8 @@ def _footnotes(table: Table, lines: Sequence[Row], shown: Sequence[str]) -> list
     notes = [f"{FEW_SEEDS_NOTE}."] * any(group.few_seeds for group in groups)
     recipes = {f"{line.title} ({arm.old_recipe})": None for line in lines for arm in line.groups if arm.old_recipe}
     notes += [f"Older recipes than the task's: {', '.join(recipes)}."] * bool(recipes)
-    notes += sorted(
-        {f"{WARNED} {table.titles[group.features]}: {text.rstrip('.')}." for group in groups for text in group.warnings}
-    )
+    warnings = {(table.titles[group.features], text) for group in groups for text in group.warnings}
+    notes += sorted({f"{WARNED} {title}: {text.rstrip('.')}." for title, text in warnings})
     without_cost = [table.titles[arm] for arm in shown if arm not in table.experiment.costs]
     without_runs = [table.titles[arm] for arm in table.experiment.arms if arm not in shown]
     absent = {"runs": without_runs, "a cost": without_cost}
@@ -377,7 +365,7 @@ def _against_cost(
     values = [value for _, cells in placed.values() for cell in cells for value in cell.values]
     costs = [cost for cost, cells in placed.values() if any(cell.values for cell in cells)]
     across = drawing.Scale(min(costs), max(costs), drawing.AXES_LEFT + 12, drawing.RIGHT - 14, log=True)
-    up, ticks = drawing.score_scale(values, zero=True), {tick: drawing.shown_tick(tick) for tick in across.ticks()}
+    up, ticks = drawing.spread(values, zero=True), {tick: drawing.shown_tick(tick) for tick in across.ticks()}
     drawn = [(arm, "dot") for arm, (_, cells) in placed.items() if any(cell.values for cell in cells)]
     hollow = any(cell.published is not None for _, cells in placed.values() for cell in cells)
     drawn += [(drawing.Arm("published by others", "ink", "circle"), "hollow")] * hollow

@@ -35,11 +35,13 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((0, 0)).columns
 
 
-def write(text: str, stream: TextIO, exact: bool = False) -> None:
+def write(text: str, stream: TextIO | None, exact: bool = False) -> None:
     """Writes the text without control characters; escapes what the stream's encoding cannot represent.
 
     Lines are broken at spaces where the terminal is too narrow, unless the text is `exact`, for a program.
     """
+    if stream is None:  # closed, as by `>&-`
+        return
     text = printable_lines(text)
     text = text if exact else fitted(text, terminal_width())
     encoding = stream.encoding or "utf-8"

@@ -109,10 +109,8 @@ def _write_figures(folder: Path, figures: Sequence[Figure]) -> None:
         number = names[figure.name.casefold()]
         name = f"{figure.name}-{number}" if number > 1 else figure.name
         (folder / f"{name}.svg").write_text(standalone_svg(figure), encoding="utf-8")
-    write(
-        f"{folder}: {len(figures)} figures as SVG; one as PDF: rsvg-convert -f pdf FIGURE.svg -o FIGURE.pdf\n",
-        sys.stdout,
-    )
+    one_as_pdf = "rsvg-convert -f pdf FIGURE.svg -o FIGURE.pdf"
+    write(f"{folder}: {len(figures)} figures as SVG; one as PDF: {one_as_pdf}\n", sys.stdout)
 
 
 if __name__ == "__main__":

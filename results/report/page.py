@@ -4,7 +4,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -264,8 +264,8 @@ def _scores(part: Part, summary: Table, tasks: Tasks, about: PageInfo) -> list[P
             table = f'<p><a href="{more[0].key}.html">On a page of its own</a></p>'
         load = f' data-load="{more[0].key}.html"' if more else ""
         content += f"<details{load}><summary>{others}</summary>{table}</details>"
-    notes = "".join(f"<li>{escape(line)}</li>" for line in cells.explanations(summary))
-    content += f'<details><summary>How the numbers were computed</summary><ul class="notes">{notes}</ul></details>'
+    explained = notes(cells.explanations(summary))
+    content += f"<details><summary>How the numbers were computed</summary>{explained}</details>"
     return [replace(part, content=content + about.downloads("scores")), *more] if rows else []
 
 
@@ -285,10 +285,13 @@ def _score_table(summary: Table, rows: Sequence[Row], tasks: Tasks, about: PageI
         words = f"{row.title}, {row.metric_title()}", f"{row.data} {row.task} {row.label}"
         hit = about.hit(f"{key}-{number}", *words) if key != "scores" else ""  # the pages of tasks have these rows, too
         lines.append((f"{hit} {_words(row)}", name, _details(row, summary, about)))
-    marks = "".join(f"<li>{escape(mark)}</li>" for mark in cells.marks_in(summary, [sheet]))
-    return html_table(sheet, "Other settings" if key == "other" else "Scores", lines) + (
-        f'<ul class="notes">{marks}</ul>' if marks else ""
-    )
+    marks = cells.marks_in(summary, [sheet])
+    return html_table(sheet, "Other settings" if key == "other" else "Scores", lines) + notes(marks) * bool(marks)
+
+
+def notes(lines: Iterable[str]) -> str:
+    """A list of notes as HTML."""
+    return f'<ul class="notes">{"".join(f"<li>{escape(line)}</li>" for line in lines)}</ul>'
 
 
 def task_page(task: str) -> str:
@@ -311,11 +314,9 @@ def _details(row: Row, summary: Table, about: PageInfo) -> str:
         scores = "".join(f"<td>{_seed(of_seed.get(seed), group, about)}</td>" for seed in seeds)
         name = escape(names.arm_title(group.features, group.records[0]))
         lines += f'<tr><th scope="row">{name}</th>{scores}</tr>'
-    against = "; ".join(
-        f"{names.arm_title(group.features, group.records[0])} {of_arm}"
-        for group in map(row.group, row.compared)
-        if summary.with_paper and group and (of_arm := verdict(group, row.paper))
-    )
+    pair = [group for group in map(row.group, row.compared) if summary.with_paper and group]
+    verdicts = {names.arm_title(one.features, one.records[0]): verdict(one, row.paper) for one in pair}
+    against = "; ".join(f"{title} {of_arm}" for title, of_arm in verdicts.items() if of_arm)
     paper = f"<p>Against the paper: {escape(against)}</p>" if against else ""
     return (
         '<details><summary>Seeds, commands, records</summary><div class="wide"><table class="seeds">'
@@ -337,9 +338,8 @@ def _seed(record: RunRecord | None, group: Group, about: PageInfo) -> str:
 
 def command_line(command: str) -> str:
     """A command with a button that copies it; the script shows the button."""
-    return (
-        f'<p class="command"><code>{escape(command)}</code><button type="button" class="copy" hidden>Copy</button></p>'
-    )
+    button = '<button type="button" class="copy" hidden>Copy</button>'
+    return f'<p class="command"><code>{escape(command)}</code>{button}</p>'
 
 
 def _task(task: str, summary: Table, tasks: Tasks, about: PageInfo) -> list[Part]:
@@ -352,11 +352,11 @@ def _task(task: str, summary: Table, tasks: Tasks, about: PageInfo) -> list[Part
             drawing = inline_svg(with_legend(figure) if about.site else figure)
             caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
             charts += f'<figure class="card" {hit}><h4>{CHARTS[kind]}</h4>{drawing}{caption}</figure>'
-        notes = ""
+        below = ""
         for note in block.notes:
             text, start, command = note.partition(COMMAND)
-            notes += f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
-        body = f'<h3>{escape(block.panel.title)}</h3><div class="figures">{charts}</div>{notes}'
+            below += f'<p class="notes">{escape(text)}</p>{command_line(start + command) if start else ""}'
+        body = f'<h3>{escape(block.panel.title)}</h3><div class="figures">{charts}</div>{below}'
         shown += f'<article id="{anchor}" {_words(block.panel)}>{body}</article>'
     panels = [block.panel for block in tasks[task].values()]
     title, attributes = names.task_name(task, panels[0].record), f'class="task" {_words(*panels)}'
@@ -435,15 +435,13 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
     if table:
         (sheet,) = cells.sheets_of(table, wide=True)
         key, title = as_stem(sweep_name(table.experiment.name)), table.experiment.title
-        items = "".join(
-            f"<li>{escape(line)}</li>" for line in [*cells.marks_in(table, [sheet]), *cells.explanations(table)]
-        )
-        notes = f'<details><summary>Notes</summary><ul class="notes">{items}</ul></details>'
+        explained = notes([*cells.marks_in(table, [sheet]), *cells.explanations(table)])
         figures = figures_of(chapter, table)
         if chapter.figure == "efficiency":  # the one page has these with their tasks
             figures = [replace(one, caption=f"{one.title}. {one.caption}") for one in figures if about.site]
         content = about_it + _figures(figures) + _plain_table(sheet, cells.SCORES, key, title, about)
-        content += about.downloads(key, compared=True) + _command(table.experiment) + notes
+        content += about.downloads(key, compared=True) + _command(table.experiment)
+        content += f"<details><summary>Notes</summary>{explained}</details>"
         return Part(key, title, content, TABLES, table)
     if layers and chapter.figure == "layers":
         commands = "".join(map(_command, layer_experiments()))
@@ -454,12 +452,11 @@ def _chapter(chapter: Chapter, table: Table | None, layers: Figure | None, about
     lines, below = path.read_text(encoding="utf-8").replace("**", "").replace("`", "").split("\n\n", 1)
     head, _, *body = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines.split("\n"))
     sheet = Sheet(chapter.title, [(header or "by", "l", column) for header, *column in zip(head, *body, strict=True)])
-    shown = _plain_table(sheet, "as its command prints it", path.stem, chapter.title, about) + about.downloads(
-        path.stem
-    )
+    shown = _plain_table(sheet, "as its command prints it", path.stem, chapter.title, about)
     svg = path.with_suffix(".svg")
     figure = f'<figure class="card">{_coloured(svg.read_text(encoding="utf-8"))}</figure>' if svg.exists() else ""
-    return Part(path.stem, chapter.title, f"{about_it}{figure}{shown}<p>{escape(below.strip())}</p>", TABLES, sheet)
+    content = f"{about_it}{figure}{shown}{about.downloads(path.stem)}<p>{escape(below.strip())}</p>"
+    return Part(path.stem, chapter.title, content, TABLES, sheet)
 
 
 def _coloured(svg: str) -> str:
@@ -471,9 +468,9 @@ def _coloured(svg: str) -> str:
 
 def _plain_table(sheet: Sheet, caption: str, key: str, title: str, about: PageInfo) -> str:
     """A table below its heading; a script sorts its lines, and the site's search finds them."""
-    lines = [
-        (about.hit(f"{key}-{i}", f"{title}: {line[0]}"), escape(line[0]), "") for i, line in enumerate(sheet.lines)
-    ]
+    lines = []
+    for number, (name, *_) in enumerate(sheet.lines):
+        lines.append((about.hit(f"{key}-{number}", f"{title}: {name}"), escape(name), ""))
     return html_table(replace(sheet, title=caption), title, lines)
 
 

@@ -72,11 +72,10 @@ def _page(part: Part, pages: Sequence[Part], summary: Table, about: PageInfo) ->
         listed = [one for one in pages if one.menu == menu]
         return "".join(f'<a href="{one.key}.html"{current.get(one.key, "")}>{escape(one.title)}</a>' for one in listed)
 
-    menus = "".join(
-        f'<details name="menu"><summary>{menu}</summary><div class="list">{shown}</div></details>'
-        for menu in (page.TASKS, page.TABLES)
-        if (shown := links(menu))
-    )
+    menus = ""
+    for menu in (page.TASKS, page.TABLES):
+        if listed := links(menu):
+            menus += f'<details name="menu"><summary>{menu}</summary><div class="list">{listed}</div></details>'
     title = page.title_of(summary)
     search = page.bar("Search", "find", "Search all pages", '<ul id="hits" aria-label="Found" hidden></ul>')
     shown = part.content if part.key == "index" else page.section(part)
@@ -104,10 +103,8 @@ def _overview(summary: Table, figures: Sequence[Figure], about: PageInfo, compar
     text = readme.read_text(encoding="utf-8").split("\n\n")[1] if PUBLISHED in about.folders else ""
     says = f"<p>{page.plain(text)}</p>" if text else ""
     lines = [("", f'<a href="{page.task_page(row.task)}">{escape(row.title)}</a>', "") for row in rows]
-    marks = "".join(f"<li>{escape(mark)}</li>" for mark in cells.marks_in(summary, [sheet]))
-    table = (
-        f'<h2>{"Table 1" if text else "Scores"}</h2>{html_table(sheet, "Scores", lines)}<ul class="notes">{marks}</ul>'
-    )
+    marks = page.notes(cells.marks_in(summary, [sheet]))
+    table = f"<h2>{'Table 1' if text else 'Scores'}</h2>{html_table(sheet, 'Scores', lines)}{marks}"
     more = f'{about.downloads("scores", compared=compared)}<p><a href="scores.html">All arms</a></p>'
     content = f"{says}{page.answer(figures[:1])}{page.lead(summary, about)}{table}{more}{page.answer(figures[1:])}"
     return Part("index", "Overview", content)
@@ -167,7 +164,5 @@ def _numbers(table: Table | Sheet) -> dict[str, str]:
     if isinstance(table, Table):
         return {"csv": as_csv(table), "json": as_json(table)}
     rows = [dict(zip(table.headers, line, strict=True)) for line in table.lines]
-    return {
-        "csv": csv_text([table.headers, *table.lines]),
-        "json": json.dumps(rows, indent=2, ensure_ascii=False) + "\n",
-    }
+    text = json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+    return {"csv": csv_text([table.headers, *table.lines]), "json": text}

@@ -18,7 +18,9 @@ MARK = "†"  # fewer than FEW_SEEDS seeds
 UNCLEAR = "¶"  # an interval that excludes zero, where Holm's correction does not
 FEW_SEEDS_NOTE = f"{MARK} fewer than {FEW_SEEDS} seeds in an arm"
 GAIN = "gain, 95 % interval"
-LONGEST_TITLE = 25  # characters
+WIDTH = 100  # characters of a table as text, if its titles can be cut
+ALWAYS_SHOWN = 25  # characters of a title
+TWO_LINES = (", 95 %", ",\n95 %")  # of headers as text
 VERDICT = " to paper's"  # the end of the headers of verdicts
 BAND = "band: our estimate, from scores that others reached with these heads; see paper/scores.toml"
 NO_INTERVAL = (
@@ -69,9 +71,19 @@ class Sheet:
         return [header for header, _, _ in self.columns]
 
     @property
+    def widths(self) -> list[int]:
+        """The characters that each column needs as text."""
+        return [widest([header.replace(*TWO_LINES), *cells]) for header, _, cells in self.columns]
+
+    @property
     def lines(self) -> list[tuple[str, ...]]:
         """The cells of each line."""
         return list(zip(*(cells for _, _, cells in self.columns), strict=True))
+
+
+def widest(cells: Iterable[str]) -> int:
+    """The characters of the longest line in these cells."""
+    return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
 def sheet_of(title: str, columns: Sequence[Column], always: int = 1) -> Sheet:
@@ -131,9 +143,10 @@ def gains_sheet(
 
 
 def _shortened(sheet: Sheet) -> Sheet:
-    """The sheet with titles as far as a table of 100 characters has room for them."""
+    """The sheet with titles as far as a table of `WIDTH` has room for them."""
     (header, align, titles), *others = sheet.columns
-    short = [title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…" for title in titles]
+    room = max(WIDTH - sum(2 + width for width in sheet.widths[1:]), ALWAYS_SHOWN)
+    short = [title if len(title) <= room else f"{title[: room - 1]}…" for title in titles]
     return replace(sheet, columns=[(header, align, short), *others])
 
 

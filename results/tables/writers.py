@@ -15,9 +15,8 @@ from results.records.printing import terminal_width, without_markup, write
 from results.records.record import RunRecord
 from results.stats import Interval
 from results.tables.rows import Row, Table, runs_in_words, verdict
-from results.tables.sheet import EMPTY, MARKS, Column, Sections, Sheet, interval_legend, trials_text
+from results.tables.sheet import EMPTY, MARKS, TWO_LINES, Column, Sections, Sheet, interval_legend, trials_text, widest
 
-TWO_LINES = (", 95 %", ",\n95 %")  # of headers
 NARROWEST = 12  # characters of a column of names, and of a header
 
 
@@ -30,7 +29,7 @@ def as_text(sheets: Sequence[Sheet], below: Sections = ()) -> str:
 
 def _text_sheet(sheet: Sheet) -> str:
     headers = [header.replace(*TWO_LINES) for header in sheet.headers]
-    widths = [_widest(column) for column in zip(headers, *sheet.lines, strict=True)]
+    widths = sheet.widths
 
     def laid_out(line: Sequence[str]) -> str:
         """A line of the table, which has several lines of text where a cell has."""
@@ -42,10 +41,6 @@ def _text_sheet(sheet: Sheet) -> str:
 
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
     return "\n".join([sheet.title, "", laid_out(headers), rule, *map(laid_out, sheet.lines)])
-
-
-def _widest(cells: Iterable[str]) -> int:
-    return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
 def write_sheets(sheets: Sequence[Sheet], below: Sections, layout: str) -> None:
@@ -60,21 +55,21 @@ def parts_of(sheet: Sheet, width: int) -> list[Sheet]:
     if max(map(len, _text_sheet(sheet).split("\n")[2:])) <= width:
         return [sheet]
     (header, align, names), *others = sheet.columns
-    columns = [(_wrapped(title, max(_widest(cells), NARROWEST)), side, cells) for title, side, cells in others]
+    columns = [(_wrapped(title, max(widest(cells), NARROWEST)), side, cells) for title, side, cells in others]
 
     def split(room: int) -> list[list[Column]]:
         """The columns of each part, if names have so many characters."""
         parts, left = list[list[Column]](), 0
         for column in columns:
-            need = 2 + _widest([column[0], *column[2]])
+            need = 2 + widest([column[0], *column[2]])
             if need > left:
                 parts.append([(_wrapped(header, room), align, [_wrapped(name, room) for name in names])])
-                left = width - _widest(parts[-1][0][2])
+                left = width - widest(parts[-1][0][2])
             parts[-1].append(column)
             left -= need
         return parts
 
-    rooms = range(max(min(_widest(names), width // 2), NARROWEST), NARROWEST - 1, -1)
+    rooms = range(max(min(widest(names), width // 2), NARROWEST), NARROWEST - 1, -1)
     parts = min(map(split, rooms), key=lambda parts: len(parts) * sum(name.count("\n") + 1 for name in parts[0][0][2]))
     titles = [sheet.title, *[f"{sheet.title} (continued)"] * (len(parts) - 1)]
     return [replace(sheet, title=title, columns=part) for title, part in zip(titles, parts, strict=True)]

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shlex
+from importlib import import_module
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,6 +17,7 @@ from results.records.printing import printable, write
 from results.records.progress import LOCK_NAME, Manifest, Owner, write_manifest
 from results.records.record import RecordConflict, RecordUnreadable, RunError, decide, read_record
 from results.report.__main__ import main as report
+from tests.results.examples.making import PER, entities_run
 from tests.results.making import make_record, run_report, run_table, save
 
 EVIL = "\x1b]0;owned\x07\x9b31m\r\x7f\u202e"  # a title, a colour, the line again, deleted, and read backwards
@@ -94,6 +96,16 @@ def test_a_stream_that_knows_ascii_alone():
     write("1.0±0.5 → \x1b\n", stream)
     stream.flush()
     assert stream.buffer.getvalue() == rb"1.0+-0.5 \u2192 \u001b" + b"\n"
+
+
+@pytest.mark.parametrize("command", ["table", "status", "examples"])
+def test_a_closed_output_is_no_error(capsys, tmp_path, monkeypatch, command):
+    """`>&-` closes it: Python's sys.stdout is then None. The status is that of the command."""
+    pair = [entities_run(tmp_path, [[PER]], features=features) for features in ("glove", "elmo")]
+    given = pair if command == "examples" else ["--runs", tmp_path]
+    monkeypatch.setattr("sys.stdout", None)
+    assert import_module(f"results.{command}").main(list(map(str, given))) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_folder_whose_name_is_no_utf_8(capsys, tmp_path):

@@ -103,11 +103,17 @@ def test_other_arms_are_in_the_wide_table(capsys, tmp_path):
     assert line.count("50.00 (1)") == 6
 
 
-def test_a_long_title_is_shortened(capsys, tmp_path):
+def test_a_title_is_cut_only_where_the_table_would_be_wider_than_100_characters(capsys, tmp_path):
     settings = {"trainer.epochs": 12, "features.elmo.weights": "small"}
     both_arms(tmp_path, 90.0, 91.0, variant=settings)
     _, (line,) = table_lines(run_table(capsys, "--runs", tmp_path)[1])
-    assert line.startswith("NER, CoNLL-2003, biLM sm…  90.00")
+    assert line.startswith("NER, CoNLL-2003, biLM small, 12 epochs  90.00")
+    cut = {**settings, "trainer.patience": 3, "trainer.eval_batch_size": 64, "task.input_dropout": 0.25}
+    both_arms(tmp_path / "cut", 90.0, 91.0, variant=cut)
+    _, (line,) = table_lines(out := run_table(capsys, "--runs", tmp_path / "cut")[1])
+    assert line.startswith("NER, CoNLL-2003, biLM small,")
+    assert re.search("[^ ]…  90.00", line)
+    assert max(map(len, out.partition("Notes")[0].splitlines())) == 100
 
 
 def test_a_setting_of_elmo_alone_is_paired_with_the_plain_baseline(tmp_path):

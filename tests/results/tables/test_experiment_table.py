@@ -140,6 +140,19 @@ class TestRows:
         out = run_table(capsys, "--runs", tmp_path, "--experiment", own, "seed=1", "limit=5")[1]
         assert missing(out)[1] == [f"experiment={own}", "seed=1", "limit=5", f"runs_dir={tmp_path}"]
 
+    @pytest.mark.parametrize(("key", "meant"), [("sed", "seed"), ("task.nam", "task.name"), ("xyz", None)])
+    def test_a_misspelt_key_is_named(self, own, runs, capsys, key, meant):
+        code, out, err = run_table(capsys, "--runs", runs, "--experiment", own, f"{key}=1")
+        hint = f" Did you mean {meant}?" if meant else ""
+        assert (code, out) == (1, "")
+        assert err == f"results.table: unknown key {key}: no run and no cell of experiment={own} has it.{hint}\n"
+
+    @pytest.mark.parametrize(
+        "typed", ["limit=5", "threads=2", "+data.reader.x=1", "datasets.paper.x=1", "~trainer.lr", "trainer=x"]
+    )
+    def test_a_setting_that_runs_may_have_is_no_mistake(self, own, runs, capsys, typed):
+        assert run_table(capsys, "--runs", runs, "--experiment", own, typed)[0] == 0
+
     def test_a_choice_of_cells_and_a_further_setting(self, own, runs, capsys):
         out = run_table(capsys, "--runs", runs, "--experiment", own, "limit=5", "seed=1", "features=glove")[1]
         assert "13.00 (1)" in out
