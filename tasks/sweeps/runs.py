@@ -1,7 +1,6 @@
 """The runs that a command stands for: their configs, what they need and do not find, and the plan of --plan."""
 
 import hashlib
-import os
 import re
 import shlex
 import shutil
@@ -23,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError, shortened
-from elmo.common.files import duration, size_in_words
+from elmo.common.files import duration, nearest_existing, require_writable, size_in_words
 from elmo.download import DownloadNeeded, without_downloads
 from results.experiments import Cell, as_typed, equal_runs, load_experiment, sweep_name
 from results.records.identity import is_name
@@ -241,9 +240,9 @@ def _looks(run: Run, here: bool, download: bool) -> Iterator[tuple[Hashable, Cal
     yield (features.name, features.elmo and features.elmo.weights), features.check_weights
     if here:
         yield ("device", run.device), lambda: choose_device(run.device)
-    yield ("runs_dir", run.runs_dir), lambda: _check_writable("runs_dir", run.runs_dir)
+    yield ("runs_dir", run.runs_dir), lambda: require_writable("runs_dir", run.runs_dir)
     if (store := run.store.folder()) is not None:
-        yield ("store.path", store), lambda: _check_writable("store.path", store)
+        yield ("store.path", store), lambda: require_writable("store.path", store)
 
 
 def _open(part: FrozenConfig, download: bool) -> None:
@@ -253,14 +252,6 @@ def _open(part: FrozenConfig, download: bool) -> None:
         if not isinstance(try_to_load_from_cache(part.model, "config.json"), str):
             raise DownloadNeeded(part.model, None)
     part.fingerprint()
-
-
-def _check_writable(setting: str, folder: Path) -> None:
-    there = _nearest(folder)
-    if not (there.is_dir() and os.access(there, os.W_OK)):
-        raise InputError(
-            f"{setting}={folder}: expected a folder to write to, found {there}, which is none. Use another"
-        )
 
 
 def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: int | None) -> Iterator[str]:
@@ -299,9 +290,4 @@ def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: 
 
 
 def _free(folder: Path) -> str:
-    return size_in_words(shutil.disk_usage(_nearest(folder)).free)
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
-    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return size_in_words(shutil.disk_usage(nearest_existing(folder)).free)
