@@ -146,19 +146,15 @@ def manifest_of(config: DictConfig, sweep: Composed) -> Manifest:
     identities = [run.identity for run in sweep.runs.values()]
     # Equal runs are the same sweep, also with another folder, device or launcher.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
+    folders = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
+    config_dir = [word for folder in folders for word in ("--config-dir", folder)]
     return Manifest(
         name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
-        command=shlex.join(["python", "-m", "tasks.run", "-m", *_config_dir(config), *typed_words(config)]),
+        command=shlex.join(["python", "-m", "tasks.run", "-m", *config_dir, *typed_words(config)]),
         runs=identities,
         refused=[f"{overrides}: {reason}" for overrides, reason in sweep.refused.items()],
         started_at=timestamp(),
     )
-
-
-def _config_dir(config: DictConfig) -> list[str]:
-    """The option --config-dir as it was typed, with the absolute path of its folder."""
-    typed = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
-    return [word for path in typed for word in ("--config-dir", path)]
 
 
 @dataclass(frozen=True)
