@@ -18,23 +18,17 @@ from elmo.published import weights_choices
 
 def convert(weights: str, out: Path, precision: str) -> None:
     """Writes a biLM to a new file; see `load_bilm` and `save_bilm`."""
-    from elmo.bilm.weight_files import (  # torch: not for --help
-        PRECISIONS,
-        find_weights,
-        load_bilm,
-        options_path,
-        save_bilm,
-    )
+    from elmo.bilm import weight_files  # torch: not for --help
 
     if out.exists():
         raise InputError(f"{out}: this file exists; name a new one, or delete it first")
-    source = find_weights(weights)  # before OUT is in that folder, too
-    bilm, described = load_bilm(weights), options_path(out)
+    source = weight_files.find_weights(weights)  # before OUT is in that folder, too
+    bilm, described = weight_files.load_bilm(weights), weight_files.options_path(out)
     if described.exists() and BilmOptions.from_file(described) != bilm.options:
         raise InputError(
             f"{described}: the options of another biLM, which would be lost; name a file in another folder"
         )
-    save_bilm(bilm, out, PRECISIONS[precision])
+    weight_files.save_bilm(bilm, out, weight_files.PRECISIONS[precision])
     before, after = (path.stat().st_size / 1e6 for path in (source, out))
     print(f"{weights}: {before:,.1f} MB; {out} in {precision}: {after:,.1f} MB")
 

@@ -35,8 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from elmo.common import checks
-from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, Positive, check_ranges
+from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, Positive, check_ranges, finite
 from elmo.common.errors import InputError, command_parser, reworded
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.processes import available_cores
@@ -79,7 +78,7 @@ class Word2VecSettings:
     workers: AtLeastOne = 1
 
     def __post_init__(self) -> None:
-        checks.finite(asdict(self))
+        finite(asdict(self))
         check_ranges("", self)
 
 

@@ -324,6 +324,20 @@ def require_space(folder: Path, need: float, purpose: str, remedy: str) -> None:
         )
 
 
+def nearest_existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def require_writable(setting: str, folder: Path) -> None:
+    """Raises an InputError unless the folder can be written to or made; `setting` names it in the error."""
+    there = nearest_existing(folder)
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise InputError(
+            f"{setting}={folder}: expected a folder to write to, found {there}, which is none. Use another"
+        )
+
+
 def duration(seconds: float) -> str:
     """Seconds in the unit that fits: 48 s, 3.7 min, 2.5 h."""
     if seconds < 90:

@@ -46,11 +46,6 @@ def shuffled(weights: str, draw: int) -> Bilm:
     return bilm
 
 
-def matched(weights: str, draw: int) -> "Matched":
-    """The shuffled biLM with layers as long as the trained one's, and centred."""
-    return Matched(weights, draw, MATCHING_TEXT)
-
-
 class Matched(nn.Module):
     """The shuffled biLM, each layer minus its mean and scaled to the mean length of the trained biLM's vectors.
 
@@ -63,7 +58,7 @@ class Matched(nn.Module):
             the batch, so that a sentence keeps its vectors, and never the data of a task.
     """
 
-    def __init__(self, weights: str, draw: int, text: Path) -> None:
+    def __init__(self, weights: str, draw: int, text: Path = MATCHING_TEXT) -> None:
         super().__init__()
         self.source = shuffled(weights, draw)
         self._weights, self._text = weights, text.read_bytes()
@@ -98,7 +93,7 @@ def _mean_length(layers: Tensor) -> Tensor:
     return lengths.mean(dim=1, keepdim=True)
 
 
-CONTROLS: dict[str, Callable[[str, int], FrozenSource]] = {"shuffled": shuffled, "matched": matched}
+CONTROLS: dict[str, Callable[[str, int], FrozenSource]] = {"shuffled": shuffled, "matched": Matched}
 
 WHOLE = "whole"
 CONTEXTS = re.compile("whole|isolated|permuted|window[1-9][0-9]*")

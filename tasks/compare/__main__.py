@@ -26,10 +26,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from elmo.common.checks import at_least
+from elmo.common.checks import at_least, within
 from elmo.common.errors import InputError, command_parser
-from elmo.common.files import duration, fitted, hashes_of, size_in_words
+from elmo.common.files import duration, fitted, hashes_of, require_writable, size_in_words
 from elmo.common.progress import Meter
+from results.records.identity import RECORD_NAME
 from results.records.printing import terminal_width
 from tasks.compare.plan import Plan, make_plan, quoted
 from tasks.compare.reading import read_own
@@ -64,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Reads, runs and answers."""
     at_least(1, "--seeds", options.seeds)
+    within("at least 1, or -1 for one a core", lambda jobs: jobs == -1 or jobs >= 1, "--jobs", options.jobs)
+    if options.export:
+        require_export_folder(options.export)
     started = time.monotonic()
     given = Path(options.source)
     if given.is_file() and given.stat().st_size > LARGE:  # it takes seconds
@@ -93,6 +97,13 @@ def compare(options: argparse.Namespace) -> int:
         say(f"The model ({arm}): python -m tasks.predict {options.export} INPUT.csv --output csv")
     say(f"All records: python -m results.table --experiment {plan.experiment} --runs {options.runs} --notes")
     return 0
+
+
+def require_export_folder(folder: Path) -> None:
+    """Raises an InputError unless the folder can be written to, and is new, empty or that of an earlier export."""
+    require_writable("--export", folder)
+    if folder.exists() and any(folder.iterdir()) and not (folder / RECORD_NAME).exists():
+        raise InputError(f"--export {folder}: expected a new folder or an earlier export, found other files")
 
 
 def tuned_arm(text: Path, runs_dir: Path) -> list[str]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from elmo.common.errors import InputError
 from elmo.common.files import hashes_of
 from results.records.identity import RECORD_NAME, WEIGHTS_NAME
 from tasks.compare.answer import OwnAnswer
@@ -25,13 +24,7 @@ epoch. It reads the columns {columns}. Its labels: {labels}. Its file has the wo
 
 
 def export(plan: Plan, runs_dir: Path, folder: Path, answer: OwnAnswer) -> str:
-    """Trains the best arm, and writes what it needs elsewhere; returns the name of the arm.
-
-    Raises:
-        InputError: the folder has other files.
-    """
-    if folder.exists() and any(folder.iterdir()) and not (folder / RECORD_NAME).exists():
-        raise InputError(f"--export {folder}: expected a new folder or an earlier export, found other files")
+    """Trains the best arm, and writes what it needs elsewhere; returns the name of the arm."""
     arm = max(sorted(answer.scores), key=lambda name: answer.scores[name])
     words = [*plan.overrides("-export"), *plan.arms[arm], "keep_weights=true", f"runs_dir={quoted(runs_dir)}"]
     config = typed_config(words)

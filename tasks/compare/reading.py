@@ -165,6 +165,8 @@ def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
     """The columns and rows of a dataset, all of its splits together; numbers of classes become their names."""
     import datasets  # imported here: slow to import
 
+    from tasks.data.datasets import labelled
+
     try:
         content = datasets.load_from_disk(given) if saved else datasets.load_dataset(given)
     except Exception as error:  # the library raises errors of any kind
@@ -172,13 +174,8 @@ def _hub_rows(given: str, saved: bool) -> tuple[list[str], Rows, str]:
         raise InputError(f"{given}: no such file, nor a dataset that the hub's library can load: {reason}") from error
     rows = []
     for split in content.values() if isinstance(content, dict) else [content]:
-        classes = {name: kind.names for name, kind in split.features.items() if isinstance(kind, datasets.ClassLabel)}
-        inner = {name: getattr(kind, "feature", None) for name, kind in split.features.items()}
-        lists = {name: kind.names for name, kind in inner.items() if isinstance(kind, datasets.ClassLabel)}
-        for row in split:
-            named = {name: names[row[name]] if (row[name] or 0) >= 0 else None for name, names in classes.items()}
-            tags = {name: [names[tag] for tag in row[name]] for name, names in lists.items()}
-            rows.append({**row, **named, **tags})
+        columns = {name: labelled(split[name], kind) for name, kind in split.features.items()}
+        rows += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return list(rows[0]), rows, "a Hugging Face dataset, all of its splits together"
 
 

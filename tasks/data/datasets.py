@@ -302,7 +302,7 @@ class DataSource:
             values = list(rows[theirs])
             if None in values:
                 raise self._wrong_columns(f"{theirs} in each row of {name}", [f"none in row {values.index(None)}"])
-            columns[ours] = _labelled(values, rows.features[theirs])
+            columns[ours] = labelled(values, rows.features[theirs])
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _asked(self, split: Split, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 (of the datasets library)
@@ -376,7 +376,7 @@ def _drawn(examples: list[Example], fraction: float, seed: int) -> list[Example]
     return [examples[index] for index in sorted(order[: max(1, round(fraction * len(examples)))])]
 
 
-def _labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)
+def labelled(values: Sequence[Any], feature: Any) -> list[Any]:  # noqa: ANN401 (a type of the datasets library)
     """The values of a column, with names instead of numbers for class labels."""
     inner = getattr(feature, "feature", feature)  # a list of labels wraps the label
     names = getattr(inner, "names", None)

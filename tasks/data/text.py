@@ -55,6 +55,8 @@ _LONG = re.compile(rf"\S{{{MAX_WORD_BYTES // 4},}}")
 
 Offsets = tuple[tuple[int, int], ...]
 
+_tokeniser = Tokeniser()  # caches the chunks of earlier texts
+
 
 class Span(NamedTuple):
     """A labelled span of tokens; `end` is the position after its last one."""
@@ -429,12 +431,6 @@ class Tokens:
         return self.begins[first], self.ends[past - 1]
 
 
-@cache
-def _tokeniser() -> Tokeniser:
-    """The biLM's tokeniser, which caches the chunks of earlier texts."""
-    return Tokeniser("ptb")
-
-
 def tokens_of(text: str, inner_cuts: bool = True) -> Tokens:
     """The tokens of a text. Each character is in exactly one, except white space and invisible characters.
 
@@ -449,7 +445,7 @@ def tokens_of(text: str, inner_cuts: bool = True) -> Tokens:
     plain = "".join(TYPOGRAPHIC.get(text[place], text[place]) for place in visible)
     position = 0
     # Split long chunks first: the tokeniser would truncate them.
-    for sentence in _tokeniser().paragraph(_LONG.sub(_shorter, text)):
+    for sentence in _tokeniser.paragraph(_LONG.sub(_shorter, text)):
         for part in (part for word in sentence for part in (_parts(word) if inner_cuts else (word,))):
             begin = _skip(plain, position)
             end = _walk(plain, begin, part)

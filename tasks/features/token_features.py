@@ -22,8 +22,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.options import cell_of
 from elmo.bilm.sentences import padded
 from elmo.bilm.weight_files import find_weights, read_options
-from elmo.common import checks
-from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, Share, check_tree
+from elmo.common.checks import AtLeastZero, Dropout, NotNegative, Positive, Share, check_tree, importable, one_of
 from elmo.common.errors import InputError, excerpt, reworded
 from elmo.common.files import FileState, expanded, hashes_of, states_of
 from elmo.common.progress import Reporter
@@ -132,7 +131,7 @@ class FrozenConfig(ABC):
     l2: NotNegative = 0.001
     layer_norm: bool = False
     dropout: Dropout = 0.5
-    precision: Annotated[str, partial(checks.one_of, PRECISIONS)] = "float16"
+    precision: Annotated[str, partial(one_of, PRECISIONS)] = "float16"
     context: str = controls.WHOLE
     by_sentence: bool = False
     warning: str = ""
@@ -201,9 +200,9 @@ class ElmoConfig(FrozenConfig):
     weights: str = "small"
     untrained: bool = False
     untrained_seed: int = 0
-    control: Annotated[str, partial(checks.one_of, tuple(controls.CONTROLS))] | None = None
+    control: Annotated[str, partial(one_of, tuple(controls.CONTROLS))] | None = None
     draw: AtLeastZero | None = 0
-    precision: Annotated[str, partial(checks.one_of, (*PRECISIONS, INT8))] = "float16"
+    precision: Annotated[str, partial(one_of, (*PRECISIONS, INT8))] = "float16"
 
     def check(self, key: str) -> None:
         """Raises an InputError for a value out of range."""
@@ -263,7 +262,7 @@ class TransformerConfig(FrozenConfig):
 
     enabled: bool = True
     model: str = "bert-base-cased"
-    pooling: Annotated[str, partial(checks.one_of, POOLINGS)] = "first"
+    pooling: Annotated[str, partial(one_of, POOLINGS)] = "first"
     window: int = WINDOW
     overlap: AtLeastZero = OVERLAP
     # As BERT is tuned: low rates, and all layers at once.
@@ -312,7 +311,7 @@ class SourceConfig(FrozenConfig):
 
     def _open(self) -> FrozenSource:
         target = str(self.source["_target_"])
-        kind = cast(Callable[..., object], checks.importable("features.frozen", target))
+        kind = cast(Callable[..., object], importable("features.frozen", target))
         arguments = {name: value for name, value in self.source.items() if name != "_target_"}
         expected = "features.frozen: expected a class that accepts these settings"
         with reworded(TypeError, lambda error: f"{expected}, found {target}: {error}"):

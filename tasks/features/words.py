@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from elmo.bilm.options import N_CHARACTERS
 from elmo.bilm.sentences import Numbers, character_ids, padded_numbers, spell
-from elmo.common import checks
-from elmo.common.checks import Dropout, Width
+from elmo.common.checks import Dropout, Width, count, one_of
 from elmo.common.device import upload
 from elmo.common.errors import InputError
 from elmo.common.progress import Reporter
@@ -138,7 +137,7 @@ class WordsConfig:
     dim: Width = 50
     lowercase: bool = True
     trainable: bool = True
-    unknown: Annotated[str, partial(checks.one_of, UNKNOWN)] = "drawn"
+    unknown: Annotated[str, partial(one_of, UNKNOWN)] = "drawn"
     casing: bool = False
     dropout: Dropout = 0.0
     enabled: bool = True
@@ -270,7 +269,7 @@ class CharactersConfig:
     recipe: ClassVar[int] = 1
     dim: Width = 16
     filters: Width = 128
-    width: Annotated[int, partial(checks.count, LONGEST_WORD)] = 3
+    width: Annotated[int, partial(count, LONGEST_WORD)] = 3
     dropout: Dropout = 0.0
 
 

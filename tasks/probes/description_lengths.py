@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from elmo.common.checks import at_least
 from elmo.common.errors import say_on_terminal
+from elmo.common.files import require_writable
 from results.figures.drawing import Arm, LaneDot
 from results.studies import lanes, show_study
 from tasks.features.token_features import TokenFeatures
@@ -199,6 +200,8 @@ def show(options: argparse.Namespace) -> None:
     """Prints the table of these properties."""
     at_least(2, "--items", options.items)  # of one, a softmax learns nothing
     at_least(1, "--orders", options.orders)
+    if options.write:
+        require_writable("--write", options.write)
     lines, rows = [], dict[str, list[LaneDot]]()
     for line, dots in chain.from_iterable(probe(name, options) for name in options.properties or PROPERTIES):
         lines.append(line)

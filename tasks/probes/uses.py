@@ -12,6 +12,7 @@ from elmo.bilm.model import Bilm
 from elmo.bilm.weight_files import load_bilm
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError
+from elmo.common.files import require_writable
 from elmo.embed.one_file import read_lines
 from elmo.neighbours import GLOVE, Floats, Use, nearest, nearest_words, uses_of
 from tasks.probes.wsd import SENSE, entry_of, read_sentences
@@ -150,6 +151,8 @@ def summary(of: WordUses) -> str:
 
 def show(options: argparse.Namespace) -> None:
     """Prints the tables, and writes one if that is asked for."""
+    if options.write:
+        require_writable("--write", options.write)
     bilm = load_bilm(options.weights).to(choose_device(options.device))
     static = [word for word, _ in nearest_words(GLOVE, options.word, STATIC_NEIGHBOURS)]
     shipped = shipped_uses(options.word, bilm)

@@ -15,8 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from elmo.common import checks
-from elmo.common.checks import check_tree
+from elmo.common.checks import check_tree, finite, importable
 from elmo.common.config_errors import CONFIG_ERRORS
 from elmo.common.errors import InputError, excerpt, reworded
 from elmo.common.files import CONF, expanded
@@ -288,7 +287,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
     # Checked again: Hydra accepts +KEY=VALUE without the schema.
     plain: dict[str, Any] = OmegaConf.to_container(tree, resolve=True)  # type: ignore[assignment]
     values: RunSchema = _checked(RunSchema, plain, "")
-    checks.finite(plain)
+    finite(plain)
     check_tree("", values)
     for key in ("keep_weights", "confidences"):
         if not isinstance(value := getattr(values, key), bool):
@@ -316,7 +315,7 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
 
 def _task_class(target: object) -> type[Task[Any, Any]]:
     """Imports the class that a task's YAML names."""
-    target_class = checks.importable("task._target_", target)
+    target_class = importable("task._target_", target)
     if not (isinstance(target_class, type) and issubclass(target_class, Task)):
         raise InputError(f"task._target_: expected the class of a task such as tasks.ner.Ner, found {excerpt(target)}")
     attributes = [name for name in ("name", "metric", "recipe") if not hasattr(target_class, name)]
@@ -367,12 +366,8 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
     # The identity has the name, and the fingerprint the hash of the content.
     left_out = ("task._target_", "features.name", *(f"features.{part}.{key}" for part, key in BY_NAME_OR_PATH))
-    differing = {key: value for key, value in here.items() if key not in there or there[key] != value}
-    return {
-        key: value
-        for key, value in differing.items()
-        if not (key in left_out or SOURCE.match(key) or FOR_PEOPLE.fullmatch(key))
-    }
+    asked = {key: value for key, value in here.items() if not (key in left_out or SOURCE.match(key))}
+    return {key: it for key, it in asked.items() if there.get(key, ...) != it and not FOR_PEOPLE.fullmatch(key)}
 
 
 def _without_unused(tree: DictConfig) -> DictConfig:

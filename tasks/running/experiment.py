@@ -16,15 +16,8 @@ from elmo.common.errors import InputError, excerpt, interrupts_kept, reworded
 from elmo.common.files import plain_json
 from elmo.common.progress import Reporter
 from elmo.store.shelf import StoreUnusable
+from results.records import example_scores
 from results.records.environment import Environment, describe_environment
-from results.records.example_scores import (
-    ExamplesUnreadable,
-    add_groups,
-    reads_otherwise,
-    write_confidences,
-    write_examples,
-    write_predictions,
-)
 from results.records.identity import CONFIDENCES_NAME, EXAMPLES_NAME, PREDICTIONS_NAME, also_name, differences
 from results.records.metric import Grouping
 from results.records.progress import HeldLock, Owner, run_lock
@@ -370,7 +363,7 @@ class _Execution:
         scores = task.score_test(*task.relabelled(loaded.examples, predictions, gold, guessed))
         tables = {"gold": gold, "predicted": guessed}
         self.also[name] = FurtherTest(scores.values, {**loaded.counts, "warnings": loaded.warnings}, tables)
-        write_examples(self.run.path.with_name(also_name(name)), self.run.fingerprint, scores.examples)
+        example_scores.write_examples(self.run.path.with_name(also_name(name)), self.run.fingerprint, scores.examples)
         for warning in loaded.warnings:
             self.reporter.warn(f"warning: also {name}: {warning}")
         shown = [
@@ -386,21 +379,21 @@ class _Execution:
         if run.keep_weights:
             self.model = save_weights(run.weights, model, run, self.inputs)
         if not run.trial:
-            write_examples(path.with_name(EXAMPLES_NAME), run.fingerprint, self.test.examples)
-            write_predictions(path.with_name(PREDICTIONS_NAME), run.fingerprint, self.predictions)
+            example_scores.write_examples(path.with_name(EXAMPLES_NAME), run.fingerprint, self.test.examples)
+            example_scores.write_predictions(path.with_name(PREDICTIONS_NAME), run.fingerprint, self.predictions)
         if run.confidences:
-            write_confidences(path.with_name(CONFIDENCES_NAME), run.fingerprint, self.judged)
+            example_scores.write_confidences(path.with_name(CONFIDENCES_NAME), run.fingerprint, self.judged)
 
     def _write_groups(self) -> None:
         """Writes the kinds of test examples, once for all runs on the whole of these data with its own reader."""
         run = self.run
-        whole = run.limit is None and run.train_fraction == 1 and not reads_otherwise(run.identity)
+        whole = run.limit is None and run.train_fraction == 1 and not example_scores.reads_otherwise(run.identity)
         names = [kept["id"] for kept in self.predictions]
         if not whole or not self.groups or len(self.test.examples) != len(names):
             return
         try:
-            add_groups(run.runs_dir, run.task.name, run.fingerprinted["data"], names, self.groups)
-        except ExamplesUnreadable as error:  # the run itself is done
+            example_scores.add_groups(run.runs_dir, run.task.name, run.fingerprinted["data"], names, self.groups)
+        except example_scores.ExamplesUnreadable as error:  # the run itself is done
             self.reporter.warn(f"warning: {error}")
 
 

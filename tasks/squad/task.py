@@ -25,8 +25,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from elmo.common import checks
-from elmo.common.checks import AtLeastOne, Dropout, Fraction, Width
+from elmo.common.checks import AtLeastOne, Dropout, Fraction, Width, one_of
 from elmo.common.errors import InputError, excerpt, reworded
 from results.records.metric import Grouping, mean_of
 from tasks.data.text import Tokens, raw_text, tokens_of
@@ -61,7 +60,7 @@ class SquadReader:
         dev_share: share of the training articles for dev, chosen by a hash of their titles.
     """
 
-    select_on: Annotated[str, partial(checks.one_of, SELECT_ON)] = "files"
+    select_on: Annotated[str, partial(one_of, SELECT_ON)] = "files"
     dev_share: Fraction = 0.05
 
 

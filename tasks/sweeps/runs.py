@@ -1,7 +1,6 @@
 """The runs that a command stands for: their configs, what they need and do not find, and the plan of --plan."""
 
 import hashlib
-import os
 import re
 import shlex
 import shutil
@@ -23,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from elmo.common.device import choose_device
 from elmo.common.errors import InputError, shortened
-from elmo.common.files import duration, size_in_words
+from elmo.common.files import duration, nearest_existing, require_writable, size_in_words
 from elmo.download import DownloadNeeded, without_downloads
 from results.experiments import Cell, as_typed, equal_runs, load_experiment, sweep_name
 from results.records.identity import is_name
@@ -147,19 +146,15 @@ def manifest_of(config: DictConfig, sweep: Composed) -> Manifest:
     identities = [run.identity for run in sweep.runs.values()]
     # Equal runs are the same sweep, also with another folder, device or launcher.
     digest = hashlib.sha256("\n".join(identity.title for identity in identities).encode()).hexdigest()[:8]
+    folders = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
+    config_dir = [word for folder in folders for word in ("--config-dir", folder)]
     return Manifest(
         name=sweep_name(config.hydra.runtime.choices.get("experiment") or f"sweep-{digest}"),
-        command=shlex.join(["python", "-m", "tasks.run", "-m", *_config_dir(config), *typed_words(config)]),
+        command=shlex.join(["python", "-m", "tasks.run", "-m", *config_dir, *typed_words(config)]),
         runs=identities,
         refused=[f"{overrides}: {reason}" for overrides, reason in sweep.refused.items()],
         started_at=timestamp(),
     )
-
-
-def _config_dir(config: DictConfig) -> list[str]:
-    """The option --config-dir as it was typed, with the absolute path of its folder."""
-    typed = [source.path for source in config.hydra.runtime.config_sources if source.provider == "command-line"]
-    return [word for path in typed for word in ("--config-dir", path)]
 
 
 @dataclass(frozen=True)
@@ -241,9 +236,9 @@ def _looks(run: Run, here: bool, download: bool) -> Iterator[tuple[Hashable, Cal
     yield (features.name, features.elmo and features.elmo.weights), features.check_weights
     if here:
         yield ("device", run.device), lambda: choose_device(run.device)
-    yield ("runs_dir", run.runs_dir), lambda: _check_writable("runs_dir", run.runs_dir)
+    yield ("runs_dir", run.runs_dir), lambda: require_writable("runs_dir", run.runs_dir)
     if (store := run.store.folder()) is not None:
-        yield ("store.path", store), lambda: _check_writable("store.path", store)
+        yield ("store.path", store), lambda: require_writable("store.path", store)
 
 
 def _open(part: FrozenConfig, download: bool) -> None:
@@ -253,14 +248,6 @@ def _open(part: FrozenConfig, download: bool) -> None:
         if not isinstance(try_to_load_from_cache(part.model, "config.json"), str):
             raise DownloadNeeded(part.model, None)
     part.fingerprint()
-
-
-def _check_writable(setting: str, folder: Path) -> None:
-    there = _nearest(folder)
-    if not (there.is_dir() and os.access(there, os.W_OK)):
-        raise InputError(
-            f"{setting}={folder}: expected a folder to write to, found {there}, which is none. Use another"
-        )
 
 
 def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: int | None) -> Iterator[str]:
@@ -299,9 +286,4 @@ def plan_lines(sweep: Composed, to_do: Collection[Path], needs: Needs, at_once: 
 
 
 def _free(folder: Path) -> str:
-    return size_in_words(shutil.disk_usage(_nearest(folder)).free)
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
-    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return size_in_words(shutil.disk_usage(nearest_existing(folder)).free)

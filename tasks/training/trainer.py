@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from elmo.common import checks
-from elmo.common.checks import AtLeastOne, AtLeastZero, Fraction, NotNegative, Positive, check_ranges
+from elmo.common.checks import AtLeastOne, AtLeastZero, Fraction, NotNegative, Positive, check_ranges, one_of
 from elmo.common.device import is_out_of_memory
 from elmo.common.errors import InputError, naming
 from elmo.common.progress import Reporter
@@ -171,8 +170,8 @@ class TrainerConfig:
     batch_size: AtLeastOne = 64
     eval_batch_size: AtLeastOne | None = None
     batch_tokens: AtLeastOne = 8192
-    batches: Annotated[str, partial(checks.one_of, BATCHES)] = "length"
-    optimizer: Annotated[str, partial(checks.one_of, OPTIMIZERS)] = "adam"
+    batches: Annotated[str, partial(one_of, BATCHES)] = "length"
+    optimizer: Annotated[str, partial(one_of, OPTIMIZERS)] = "adam"
     lr: Positive = 0.001
     eps: Positive | None = None
     weight_decay: NotNegative = 0.0
@@ -181,7 +180,7 @@ class TrainerConfig:
     plateau_factor: Fraction | None = None
     plateau_patience: AtLeastZero = 0
     ema: Fraction | None = None
-    precision: Annotated[str, partial(checks.one_of, PRECISIONS)] = "float32"
+    precision: Annotated[str, partial(one_of, PRECISIONS)] = "float32"
 
 
 class TaskModel(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from elmo import load_bilm, random_bilm, save_bilm
 from elmo.sources import controls
 from elmo.sources.bilm import in_int8
-from elmo.sources.controls import CONTROLS, MATCHING_TEXT, Matched, in_context, matched, shuffled, untrained
+from elmo.sources.controls import CONTROLS, MATCHING_TEXT, Matched, in_context, shuffled, untrained
 
 TEXT = [line.split() for line in MATCHING_TEXT.read_text().splitlines()]
 SENTENCES = [["The", "old", "bank", "of", "the", "river", "was", "steep"], ["We", "play", "chess", "and", "a", "game"]]
@@ -32,7 +32,7 @@ def test_matched_has_the_lengths_of_the_trained_bilm_and_no_mean_on_other_senten
     """On sentences that neither comes from; the shuffled biLM has neither, and is as long in no layer."""
     blocks = (repository / "tasks" / "mini" / "ner" / "dev.txt").read_text().split("\n\n")[:30]
     sentences = [[line.split()[0] for line in block.splitlines() if line] for block in blocks]
-    control = matched("small", 0)
+    control = Matched("small", 0)
     trained, plain, found = (own.token_layers(sentences) for own in (load_bilm("small"), control.source, control))
     lengths = [layers.norm(dim=2).mean(dim=1) for layers in (trained, plain, found)]
     torch.testing.assert_close(lengths[2], lengths[0], rtol=0.1, atol=0)
@@ -41,7 +41,7 @@ def test_matched_has_the_lengths_of_the_trained_bilm_and_no_mean_on_other_senten
 
 
 def test_matched_is_shuffled_less_a_mean_and_times_a_number_that_no_batch_changes(weights):
-    source, control = shuffled(weights, 3), matched(weights, 3)
+    source, control = shuffled(weights, 3), Matched(weights, 3)
     text = source.token_layers(TEXT).double()
     centred = text - text.mean(dim=1, keepdim=True)
     together = control.token_layers(SENTENCES)
@@ -72,7 +72,7 @@ def test_draws_and_controls_have_fingerprints_of_their_own(weights):
 
 
 def test_controls_in_int8_have_fingerprints_of_their_own(weights):
-    for kind in (shuffled, matched):
+    for kind in (shuffled, Matched):
         exact, rounded = kind(weights, 1), in_int8(kind(weights, 1))
         assert rounded.fingerprint() != exact.fingerprint()
         assert not torch.equal(rounded.token_layers([["some", "words"]]), exact.token_layers([["some", "words"]]))
@@ -81,8 +81,8 @@ def test_controls_in_int8_have_fingerprints_of_their_own(weights):
 def test_another_text_is_another_source(weights, tmp_path):
     (tmp_path / "text").write_text("A word or two\n")
     other = Matched(weights, 0, tmp_path / "text")
-    assert other.fingerprint() != matched(weights, 0).fingerprint()
-    assert not torch.equal(other.token_layers(SENTENCES), matched(weights, 0).token_layers(SENTENCES))
+    assert other.fingerprint() != Matched(weights, 0).fingerprint()
+    assert not torch.equal(other.token_layers(SENTENCES), Matched(weights, 0).token_layers(SENTENCES))
 
 
 class Neighbours:

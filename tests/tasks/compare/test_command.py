@@ -138,6 +138,29 @@ def test_seeds_are_needed(tmp_path, capsys):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("jobs", [-5, 0])
+def test_runs_at_once_are_counted_or_one_a_core(tmp_path, capsys, jobs):
+    assert main([str(signal(tmp_path)), "--jobs", str(jobs), "--runs", str(tmp_path / "runs")]) == 1
+    expected = f"tasks.compare: --jobs: expected at least 1, or -1 for one a core, found {jobs}\n"
+    assert capsys.readouterr().err == expected
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("export", "expected"),
+    [
+        ("", "--export {}: expected a new folder or an earlier export, found other files"),
+        ("texts.csv", "--export={}/texts.csv: expected a folder to write to, found {}/texts.csv, which is none"),
+        ("texts.csv/model", "--export={}/texts.csv/model: expected a folder to write to, found {}/texts.csv, which"),
+    ],
+)
+def test_a_folder_that_cannot_take_the_model_is_said_before_the_first_run(tmp_path, capsys, export, expected):
+    source = signal(tmp_path)
+    assert main([str(source), "--export", f"{tmp_path}/{export}", "--runs", str(tmp_path / "runs")]) == 1
+    assert capsys.readouterr().err.startswith(f"tasks.compare: {expected.replace('{}', str(tmp_path))}")
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("number", [signals.SIGTERM, signals.SIGINT])
 def test_a_stop_of_the_command_alone_ends_its_runs(tmp_path, capsys, monkeypatch, number):
     started, start = [], subprocess.Popen

@@ -9,7 +9,6 @@ import pytest
 
 import tasks
 from elmo import random_bilm, save_bilm
-from elmo.common.errors import InputError
 from elmo.common.files import sha256_of
 from tasks.compare import plan as plans
 from tasks.compare.answer import OwnAnswer
@@ -121,9 +120,3 @@ def test_its_card_and_its_hashes(exported):
     assert "good, poor" in card
     sums = dict(reversed(line.split()) for line in (exported / "SHA256SUMS").read_text().splitlines())
     assert sums == {path.name: sha256_of(path) for path in exported.iterdir() if path.name != "SHA256SUMS"}
-
-
-def test_it_overwrites_nothing_else(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(InputError, match="expected a new folder or an earlier export"):
-        export(None, tmp_path, tmp_path, answer("glove"))

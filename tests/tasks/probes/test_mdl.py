@@ -157,3 +157,10 @@ def test_the_command_probes_mini_data_and_keeps_what_it_prints(tmp_path, monkeyp
 def test_too_little_to_probe(capsys, words, message):
     assert main(words) == 1
     assert capsys.readouterr().err == f"tasks.probes.mdl: {message}\n"
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(mdl, "probe", lambda *_: pytest.fail("the work has begun"))
+    (tmp_path / "file").touch()
+    assert main(["ner", "--write", str(tmp_path / "file" / "kept")]) == 1
+    assert capsys.readouterr().err.startswith(f"tasks.probes.mdl: --write={tmp_path}/file/kept: expected a folder")

@@ -114,6 +114,13 @@ def test_sentences_of_semcor_are_printed_and_not_kept(semcor, tmp_path, capsys, 
     )
 
 
+def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(table4, "load_bilm", lambda _: pytest.fail("the work has begun"))
+    (tmp_path / "file").touch()
+    assert main(["--write", str(tmp_path / "file" / "out")]) == 1
+    assert capsys.readouterr().err.startswith(f"tasks.probes.table4: --write={tmp_path}/file/out: expected a folder")
+
+
 def test_a_word_that_occurs_once(semcor):
     semcor.write_text(semcor.read_text().splitlines()[0] + "\n")
     with pytest.raises(table4.InputError, match="expected two uses of 'play' or more, found 1"):
