@@ -21,12 +21,12 @@ def test_the_model_of_a_run_finds_entities(tmp_path, capsys):
     settings = ["task=ner", "features=elmo", "data=mini", "keep_weights=true", "limit=60", "trainer.epochs=4"]
     ended = run(typed_config([*settings, f"runs_dir={tmp_path}", f"store.path={tmp_path / 'store'}"]))
     assert RUN in MODEL
-    found = {}
-    exec(MODEL.replace(RUN, str(ended.folder)), found)
-    words = found["found"]["tokens"]
+    names = {}
+    exec(MODEL.replace(RUN, str(ended.folder)), names)
+    words = names["sentence"]["tokens"]
     assert words == ["Ada", "Lind", "lives", "in", "Oslo", "."]
-    assert all(entity["text"] in " ".join(words) for entity in found["found"]["entities"])
-    assert capsys.readouterr().out.endswith(f"{found['found']['entities']}\n")
+    assert all(entity["text"] in " ".join(words) for entity in names["sentence"]["entities"])
+    assert capsys.readouterr().out.endswith(f"{names['sentence']['entities']}\n")
 
 
 def test_the_vectors_are_the_same_every_time():
