@@ -114,11 +114,8 @@ class Group:
     @property
     def marks(self) -> str:
         """The signs after the score: an older recipe, a declared warning, a limit on epochs."""
-        return (
-            OLD * bool(self.old_recipe)
-            + WARNED * bool(self.warnings)
-            + LIMITED * any(record.limited for record in self.runs)
-        )
+        limited = any(record.limited for record in self.runs)
+        return OLD * bool(self.old_recipe) + WARNED * bool(self.warnings) + LIMITED * limited
 
     @property
     def partial(self) -> bool:
@@ -199,10 +196,9 @@ class Row:
     @property
     def title(self) -> str:
         """The displayed task, data and settings."""
-        parts = (
-            [self.name, names.settings_title(self.settings)] if self.name else [self.task_title, self.settings_title]
-        )
-        return ", ".join(filter(None, parts))
+        if self.name:
+            return ", ".join(filter(None, [self.name, names.settings_title(self.settings)]))
+        return ", ".join(filter(None, [self.task_title, self.settings_title]))
 
     @property
     def stem(self) -> str:
@@ -439,14 +435,13 @@ def lenders_of(groups: Iterable[Group]) -> list[Lender]:
 
     Runs that learned nothing tell nothing about others, and folds show their own deviation.
     """
-    known: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    lenders: dict[tuple[object, ...], Lender] = {}
     for group in groups:
         if not group.few_seeds and not group.single and not any(record.learned_nothing for record in group.records):
-            known[_alike(group)].append(group)
-    return [
-        Lender(max(alike, key=lambda group: group.std or 0.0), sum(len(group.records) - 1 for group in alike))
-        for alike in known.values()
-    ]
+            known = lenders.get(_alike(group), Lender(group, 0))
+            largest = max(known.group, group, key=lambda one: one.std or 0.0)
+            lenders[_alike(group)] = Lender(largest, known.df + len(group.records) - 1)
+    return list(lenders.values())
 
 
 def _alike(group: Group) -> tuple[object, ...]:
@@ -463,14 +458,14 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     clusters = unit_numbers(examples, unit)
     if clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters):
         clusters, unit = None, ""  # such as sentences without documents
-    arms = [_measured(group, metric, len(examples), clusters) for group in (first, second)] if metric else [None]
     arm = stats.ArmScores(lender.group.scores, df=lender.df) if lender else None
-    if metric is None or arms[0] is None or arms[1] is None:
+    one, other = (_measured(one, metric, len(examples), clusters) if metric else None for one in (first, second))
+    if metric is None or one is None or other is None:
         return stats.seed_intervals(first.scores, second.scores, arm)
     if lender and min(len(first.scores), len(second.scores)) == 1:
         lent = _measured(lender.group, metric, len(examples), clusters)
         arm = arm if lent is None else replace(lent, df=lender.df)
-    return stats.paired_intervals(arms[0], arms[1], clusters, unit, arm)
+    return stats.paired_intervals(one, other, clusters, unit, arm)
 
 
 def _measured(group: Group, metric: Metric, size: int, clusters: Sequence[float] | None) -> stats.ArmScores | None:
@@ -643,8 +638,5 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
     A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     """
     sides = ({**settings_of(record), "data": record.data_hashes, "metric": record.metric} for record in (first, second))
-    return [
-        key
-        for key, values in differences(*sides).items()
-        if "absent" not in values and not key.startswith("features.") and key not in wanted
-    ]
+    unlike = {key: values for key, values in differences(*sides).items() if "absent" not in values}
+    return [key for key in unlike if not key.startswith("features.") and key not in wanted]

@@ -185,12 +185,10 @@ def paper_columns(table: Table, rows: Sequence[Row], arms: Sequence[str], *, wid
     if not wide:
         return columns
     first, second = table.compared
-    gains = [
-        f"{row.printed[second] - row.printed[first]:+.2f}" if {first, second} <= row.printed.keys() else EMPTY
-        for row in rows
-    ]
     cuts = [row.paper.error_cut(row.compared) if row.paper and row.paper.compared else None for row in rows]
     if len(printed) > 2:
+        pairs = [(row.printed, {first, second} <= row.printed.keys()) for row in rows]
+        gains = [f"{scores[second] - scores[first]:+.2f}" if both else EMPTY for scores, both in pairs]
         columns.append(("paper's gain", "l", gains))
     columns.append(("it removed", "l", [EMPTY if cut is None else f"{cut:.1f} %" for cut in cuts]))
     for title, arm in zip([heading for heading, _, _ in score_columns(table, rows, printed)], printed, strict=True):
@@ -255,19 +253,14 @@ def _mean_columns(table: Table) -> list[Column]:
     def gains(first: str, second: str) -> list[float]:
         return [gain for row in rows if (gain := row.comparing(first, second).gain) is not None]
 
-    found = {arm: gains(base, arm) if arm != base else [0.0] * len(rows) for arm in whole}
-    found = {arm: of_arm for arm, of_arm in found.items() if len(of_arm) == len(rows) > 1}
-    ranks = supported_ranks({pair: mean_over_tasks(gains(*pair)) for pair in combinations(found, 2)})
-    means = {arm: statistics.fmean(of_arm) for arm, of_arm in found.items()}
-    cells = {
-        arm: with_interval(f"{means[arm]:+.2f}", mean_over_tasks(of_arm))
-        for arm, of_arm in found.items()
-        if arm != base
-    }
-    priced = {arm: (costs[arm].milliseconds, -means[arm]) for arm in found if arm in costs}
-    front = {
-        arm for arm, (cost, loss) in priced.items() if not any(c <= cost and less < loss for c, less in priced.values())
-    }
+    by_arm = {arm: gains(base, arm) if arm != base else [0.0] * len(rows) for arm in whole}
+    by_arm = {arm: of_arm for arm, of_arm in by_arm.items() if len(of_arm) == len(rows) > 1}
+    ranks = supported_ranks({pair: mean_over_tasks(gains(*pair)) for pair in combinations(by_arm, 2)})
+    means = {arm: statistics.fmean(of_arm) for arm, of_arm in by_arm.items()}
+    cells = {arm: with_interval(f"{means[arm]:+.2f}", mean_over_tasks(of_arm)) for arm, of_arm in by_arm.items()}
+    cells[base] = EMPTY
+    priced = [(costs[arm].milliseconds, means[arm], arm) for arm in by_arm if arm in costs]
+    front = [arm for cost, mean, arm in priced if not any(less <= cost and more > mean for less, more, _ in priced)]
     return [
         (f"mean gain over {len(rows)} tasks, 95 % interval", "l", [cells.get(arm, EMPTY) for arm in table.arms]),
         ("rank", "l", [_shown_rank(ranks, arm) for arm in table.arms]),
@@ -343,11 +336,8 @@ def sections_of(table: Table, sheets: Sequence[Sheet]) -> list[tuple[str, list[s
 def note_line(table: Table, sheets: Sequence[Sheet], option: str = "--notes") -> str:
     """The findings and explanations of a table in one line: the marks, how many there are, and what shows them all."""
     numbers = Counter[str](finding.kind for finding in table.findings)
-    counts = [
-        f"{numbers[kind]} {one if numbers[kind] == 1 else many}"
-        for kind, (_, one, many) in KINDS.items()
-        if numbers[kind]
-    ]
+    in_order = [(numbers[kind], one, many) for kind, (_, one, many) in KINDS.items()]
+    counts = [f"{number} {one if number == 1 else many}" for number, one, many in in_order if number]
     explained = len(explanations(table))
     counts += [f"{explained} explanation{'s' * (explained > 1)}"] * bool(explained)
     shows = [f"{', '.join(counts)}: {option} shows them"] * bool(counts)
@@ -410,14 +400,12 @@ def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
 
 def trials_text(experiment: Experiment) -> str:
     """The number of settings that were tried on dev before, by task and arm."""
-    tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
-    for cell in load_experiment(experiment.trials).cells:
-        tried[names.task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))
-    counts = {
-        name: ", ".join(f"{names.arm_title(arm)} {len(settings)}" for arm, settings in arms.items())
-        for name, arms in tried.items()
-    }
-    listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
+    cells = load_experiment(experiment.trials).cells
+    without_seed = dict.fromkeys((cell.identity.row, cell.arm, tuple(cell.overrides[1:])) for cell in cells)
+    tried: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (row, arm), number in Counter((row, arm) for row, arm, _ in without_seed).items():
+        tried[row].append(f"{names.arm_title(arm)} {number}")
+    listed = "; ".join(f"{names.task_title(*row)}: {', '.join(arms)}" for row, arms in tried.items())
     first, second = map(names.arm_title, names.default_pair())
     return (
         f"settings tried on dev before (experiment={experiment.trials}): {listed}; other rows: none. Arms with frozen "
@@ -442,10 +430,8 @@ def interval_legend(intervals: Sequence[tuple[str, Interval | None]]) -> list[st
         if titles
     ]
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
-        unknown = [
-            name for name, one in known if one.unit == unit and one.over not in ("seeds", "folds") and not one.clusters
-        ]
-        if unknown:
+        of_unit = [(name, interval) for name, interval in known if interval.unit == unit and not interval.clusters]
+        if unknown := [name for name, interval in of_unit if interval.over not in ("seeds", "folds")]:
             lines.append(
                 f"examples of one {unit} count as independent{_named(unknown)}, because these records do not say which "
                 f"{unit} an example is of: the intervals may be too narrow"
