@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -227,9 +228,8 @@ def counted(gold: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str, 
         return {"correct": int(gold["label"] == predicted.get("label"))}
     if "entities" not in gold:
         return {}
-    right, guessed = (
-        {(span["label"], span["start"], span["end"]) for span in side.get("entities", ())} for side in (gold, predicted)
-    )
+    place = itemgetter("label", "start", "end")
+    right, guessed = (set(map(place, side.get("entities", ()))) for side in (gold, predicted))
     return {"tp": len(right & guessed), "fp": len(guessed - right), "fn": len(right - guessed)}
 
 

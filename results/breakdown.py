@@ -155,9 +155,8 @@ def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str
     also, prints = {name for run in runs for name in run.also}, {run.fingerprint for run in runs}
     for name in sorted(also) if paths.keys() >= prints else ():
         without = [run for run in runs if name not in run.also]
-        lack += [
-            f"{run.identity.title}: no scores on {name}, {'a' if run.model else 'no'} kept model" for run in without
-        ]
+        for run in without:
+            lack.append(f"{run.identity.title}: no scores on {name}, {'a' if run.model else 'no'} kept model")
         read = {of: read_examples(paths[of].with_name(also_name(name)), of) or [] for of in prints}
         groups = [_scored(arm, [read[run.fingerprint] for run in arm.records], metric) for arm in pair]
         count = 0 if without else len(groups[0].examples[0] or ())

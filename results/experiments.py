@@ -406,10 +406,8 @@ def runs_of_cells(files: Sequence[RecordFile], cells: Sequence[Cell]) -> list[li
     by_name: dict[tuple[object, ...], list[RecordFile]] = defaultdict(list)
     for item in files:
         by_name[_name(item.record.identity)].append(item)
-    return [
-        [item for item in by_name[_name(cell.identity)] if cell.is_run(item.record.identity, item.record.config)]
-        for cell in cells
-    ]
+    named = ((cell, by_name[_name(cell.identity)]) for cell in cells)
+    return [[it for it in items if cell.is_run(it.record.identity, it.record.config)] for cell, items in named]
 
 
 def _name(run: Identity) -> tuple[object, ...]:

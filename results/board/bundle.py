@@ -97,10 +97,8 @@ def unpack(path: Path, folder: Path) -> Contents:
 
 def _content(path: Path) -> dict[str, bytes]:
     """Name -> bytes of each file; no more than the limits is ever held."""
-    if path.stat().st_size > LARGEST:
-        raise InputError(
-            f"{path}: expected at most {LARGEST:,} bytes, found {path.stat().st_size:,}; hand in less data"
-        )
+    if (size := path.stat().st_size) > LARGEST:
+        raise InputError(f"{path}: expected at most {LARGEST:,} bytes, found {size:,}; hand in less data")
     content: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_inflated(path.read_bytes(), str(path))), mode="r:") as archive:

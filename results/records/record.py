@@ -178,9 +178,8 @@ class RunRecord:
         if fold is not None and not 0 <= fold < (self.folds or 0):
             raise ValueError(f"folds: expected a number of folds above identity.fold, {fold}, found {self.folds}")
         if self.status == "finished" and self.metric not in self.scores.get(self.judged, {}):
-            raise ValueError(
-                f"scores.{self.judged}.{self.metric}: missing, but it is the main metric of a finished run"
-            )
+            main = f"scores.{self.judged}.{self.metric}"
+            raise ValueError(f"{main}: missing, but it is the main metric of a finished run")
         if self.trial and ("test" in self.scores or self.also):
             raise ValueError("scores.test and also: expected none, because a trial is judged on dev alone")
         if self.status == "failed" and self.error is None:
