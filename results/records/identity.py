@@ -77,8 +77,8 @@ WEIGHTS_NAME = "weights.pt"  # the trained model, of a run with keep_weights=tru
 FOLD = "fold"  # the key of `Identity.fold`
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143
-# Created once: `json.dumps` creates one for each value, and a grid of runs has many.
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+# Created once: `json.dumps` creates an encoder for each value, and a grid of runs has many.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -226,10 +226,6 @@ def _normal(text: str) -> str:
         return str(float(text))
     except ValueError:
         return text.lower() if text.lower() in ("true", "false", "null") else text
-
-
-def _canonical(value: object) -> str:
-    return _ENCODER.encode(value)
 
 
 def _escaped(text: str) -> str:

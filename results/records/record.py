@@ -408,10 +408,10 @@ def settings_of(record: RunRecord) -> dict[str, object]:
     return {key: value for key, value in {**later, **leaves}.items() if not _is_free(key, value)}
 
 
+def _is_free(key: str, value: object) -> bool:
+    return bool(_FREE.fullmatch(key)) or (key.endswith("_target_") and str(value).startswith(_OURS))
+
+
 def contents_of(record: RunRecord) -> dict[str, str]:
     """Name -> hash of what the run read apart from its settings and data; those of the fingerprint cover the data."""
     return {name: value for name, value in record.inputs.items() if name != "settings" and not name.startswith("data.")}
-
-
-def _is_free(key: str, value: object) -> bool:
-    return bool(_FREE.fullmatch(key)) or (key.endswith("_target_") and str(value).startswith(_OURS))
