@@ -42,7 +42,6 @@ from results.records.identity import (
     same_value,
     settings_hash,
     shown,
-    without_seed,
 )
 from results.records.printing import write
 from results.records.progress import DEFAULT_RUNS, add_runs
@@ -239,7 +238,7 @@ def _of_pairs(records: Sequence[RecordFile]) -> Iterator[tuple[RecordFile, Recor
     curves: dict[tuple[object, ...], RecordFile] = {}
     for item in records:
         record, settings = item.record, settings_of(item.record)
-        first, expected = firsts.setdefault(fingerprint(without_seed(record.hashed)), (item, settings))
+        first, expected = firsts.setdefault(fingerprint(record.without_seed), (item, settings))
         if settings != expected:
             key, (there, here) = next(iter(differences(expected, settings).items()))
             wanted = "expected the same values, since the runs differ only in the seed"

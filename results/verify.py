@@ -170,7 +170,7 @@ def _of_row(
     groups: dict[str, tuple[Group, Group]],
 ) -> Iterator[str]:
     """Whether both arms have the same seeds, which can be averaged, and the baseline is the suite's; adds the group."""
-    base, arms, found = default_pair()[0], defaultdict[str, list[RecordFile]](list), dict[str, Group]()
+    base, arms, of_arms = default_pair()[0], defaultdict[str, list[RecordFile]](list), dict[str, Group]()
     for item in items:
         arms[item.record.identity.features].append(item)
     seeds = {arm: sorted((i.record.identity.seed, i.record.identity.fold or 0) for i in arms[arm]) for arm in arms}
@@ -181,15 +181,15 @@ def _of_row(
     equal = [i for i in _references(first, known) if not differences(_fixed(i.record, True), _fixed(first, True))]
     for arm, runs in {**arms, "published": equal}.items():
         of_arm, differing = groups_of(joined := scored_runs(runs, []))
-        found |= {arm: replace(group, features=arm) for group in of_arm}  # noqa: B035
+        of_arms |= {arm: replace(group, features=arm) for group in of_arm}  # noqa: B035
         if differing or any(run.incomplete for run in joined):
             yield f"{arm}: expected seeds that differ in nothing else, and all folds, found {differing or 'some folds'}"
-    interval = Row(*first.identity.row, list(found.values()), compared=("published", base)).interval
+    interval = Row(*first.identity.row, list(of_arms.values()), compared=("published", base)).interval
     if interval and interval.p < UNLIKELY:
-        means = f"{found['published'].mean:.2f}, found {found[base].mean:.2f}, p {interval.p:.1g}"
+        means = f"{of_arms['published'].mean:.2f}, found {of_arms[base].mean:.2f}, p {interval.p:.1g}"
         yield f"expected a baseline like the suite's, {means}; python -m results.diff shows what differs"
     if equal:
-        groups[key] = (replace(found["published"], features=base), found[source])
+        groups[key] = (replace(of_arms["published"], features=base), of_arms[source])
 
 
 def _of_manifest(manifest: Contents, path: Path, items: Sequence[RecordFile]) -> Iterator[str]:

@@ -85,9 +85,9 @@ def unpack(path: Path, folder: Path) -> Contents:
     except ValueError as error:  # also no JSON, or none at all
         raise InputError(f"{path}: {MANIFEST}: {error}; {MADE_BY}") from error
     for name in sorted(content.keys() | manifest.files.keys()):
-        found = hashlib.sha256(content[name]).hexdigest() if name in content else "no such file"
-        if found != (expected := manifest.files.get(name, "no such file")):
-            raise InputError(f"{path}: {name}: expected {expected:.20}, as in {MANIFEST}, found {found:.20}; {MADE_BY}")
+        digest = hashlib.sha256(content[name]).hexdigest() if name in content else "no such file"
+        if digest != (stated := manifest.files.get(name, "no such file")):
+            raise InputError(f"{path}: {name}: expected {stated:.20}, as in {MANIFEST}, found {digest:.20}; {MADE_BY}")
         if name.endswith(".gz"):
             _inflated(content[name], f"{path}: {name}")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

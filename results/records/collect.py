@@ -6,16 +6,16 @@ would be another number, and folds are no seeds: they have different test sets.
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from results.records.example_scores import Example, read_examples
-from results.records.identity import EXAMPLES_NAME, FOLD, RECORD_NAME, differences, fingerprint, without_seed
+from results.records.identity import EXAMPLES_NAME, FOLD, RECORD_NAME, differences, fingerprint
 from results.records.metric import mean_of
-from results.records.record import RecordUnreadable, RunRecord, read_record, settings_of
+from results.records.record import RecordUnreadable, RunRecord, hashed, read_record, settings_of
 
 PUBLISHED = Path(__file__).parents[1] / "published"
 
@@ -197,9 +197,5 @@ def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:
 
 def _all_but_fold(record: RunRecord) -> str:
     """The parts that must be equal in runs that are joined: all but the seed, the fold and the content of its files."""
-    parts = without_seed(record.hashed)
-    identity = parts["identity"]
-    assert isinstance(identity, Mapping)
-    named = {key: value for key, value in identity.items() if key != FOLD}
-    settings = settings_of(record)
-    return fingerprint({**parts, "identity": named, "data": None, "metric": record.metric, "resolved": settings})
+    parts = hashed(replace(record.identity, seed=0, fold=None), record.fingerprinted)
+    return fingerprint({**parts, "data": None, "metric": record.metric, "resolved": settings_of(record)})

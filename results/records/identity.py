@@ -163,14 +163,6 @@ def settings_hash(config: Parts) -> str:
     return fingerprint({key: value for key, value in config.items() if key not in ("seed", FOLD)})
 
 
-def without_seed(parts: Parts) -> dict[str, object]:
-    """The parts without the run's seed (`identity.seed`, and only that: other seeds are settings)."""
-    identity = parts.get("identity")
-    if not isinstance(identity, Mapping):
-        return dict(parts)
-    return {**parts, "identity": {key: value for key, value in identity.items() if key != "seed"}}
-
-
 def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:
     """The keys in which the two differ, each with both values as text ("absent" if a side lacks the key)."""
     left, right = ({key: _canonical(value) for key, value in flattened(side).items()} for side in (there, here))

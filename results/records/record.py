@@ -276,6 +276,12 @@ class RunRecord:
         """All that the fingerprint covers: the run's name and everything else that may change its score."""
         return hashed(self.identity, self.fingerprinted)
 
+    @property
+    def without_seed(self) -> dict[str, object]:
+        """The same without the run's own seed; other seeds are settings."""
+        named = {key: value for key, value in self.identity.hashed().items() if key != "seed"}
+        return {"identity": named, **self.fingerprinted}
+
     @cached_property
     def fingerprint(self) -> str:
         """The sha256 of `hashed`; computed, so that the two cannot disagree."""

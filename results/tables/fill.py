@@ -412,7 +412,7 @@ def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
         groups.append(Group(first.identity.features, settings, records, examples, single))
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
         prints = [{"fingerprint": key[:12]} for key in equal]
-        groups = [replace(one, settings={**one.settings, **own}) for one, own in zip(groups, prints, strict=True)]
+        groups = [replace(one, settings={**one.settings, **key}) for one, key in zip(groups, prints, strict=True)]
     return groups, differing
 
 

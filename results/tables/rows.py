@@ -20,7 +20,7 @@ from results import names, stats
 from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
-from results.records.identity import FOLD, Parts, differences, looked_up, shown, without_seed
+from results.records.identity import FOLD, Parts, differences, looked_up, shown
 from results.records.metric import Metric
 from results.records.record import RunRecord, mapping_of, settings_of
 
@@ -409,7 +409,7 @@ def comparable_parts(record: RunRecord) -> Parts:
     Vectors to which `trainings` in names.toml gives the same name count as equal, and so do controls that are drawn by
     the seed.
     """
-    parts = without_seed(record.hashed)
+    parts = record.without_seed
     if training := names.load_names().trainings.get(str(parts.get("vectors"))):
         parts["vectors"] = training
     hashed = parts.get("settings")  # of a user's YAML; the fingerprint covers these, and the config has all settings

@@ -228,8 +228,8 @@ def arms_sheet(table: Table, best: bool = False) -> Sheet:
         intervals = {arm: table.against_base(row, arm).interval for arm in arms}
         signs, cells, ranks = corrected_signs(intervals), list[str](), dict[str, tuple[int, int]]()
         if experiment.ranked:
-            own = [group.features for group in row.groups]
-            ranks = supported_ranks({pair: row.comparing(*pair).interval for pair in combinations(own, 2)})
+            pairs = combinations([group.features for group in row.groups], 2)
+            ranks = supported_ranks({pair: row.comparing(*pair).interval for pair in pairs})
         for arm, interval in intervals.items():
             group = row.group(arm)
             parts = [f"{shown_score(group)}{MARK * group.few_seeds}"] if group else []
