@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from elmo.common.errors import command_parser
@@ -178,17 +179,15 @@ def _groupings(group: Group, count: int, paths: Mapping[str, Path]) -> dict[str,
         count: The number of test examples.
         paths: Where each record is.
     """
-    joined: dict[str, Grouping] | None = None
-    for record in group.runs:
-        if record.identity.seed != group.seeds[0]:
-            continue
+    of_folds = []
+    for record in (run for run in group.runs if run.identity.seed == group.seeds[0]):
         path = None if reads_otherwise(record.identity) else paths.get(record.fingerprint)
         known = groups_above(path, record.identity.task, record.data_hashes) if path else None
         groups = dict(known.groups) if known else {}
         if record.limit is not None or train_fraction(record) != 1:  # kinds of the whole training set are not theirs
             groups = {name: grouping for name, grouping in groups.items() if not grouping.from_train}
-        joined = groups if joined is None else _joined(joined, groups)
-    return {name: grouping for name, grouping in (joined or {}).items() if len(grouping.of) == count}
+        of_folds.append(groups)
+    return {name: grouping for name, grouping in reduce(_joined, of_folds).items() if len(grouping.of) == count}
 
 
 def _joined(first: Mapping[str, Grouping], second: Mapping[str, Grouping]) -> dict[str, Grouping]:

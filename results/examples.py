@@ -37,7 +37,7 @@ OUTCOMES = {  # (is the first run right, is the second), in the order of display
     (False, False): "both wrong",
     (True, True): "both right",
 }
-SHOWN = {"fixed": "fixed", "broken": "broken", "both-wrong": "both wrong"}
+SHOWN = ("fixed", "broken", "both-wrong", "all")
 DEFAULT_LIMIT = 20
 WORDS = "tokens"  # the field with the words of an example, which spans count
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("first", metavar="A", type=Path, help="folder of a run, with record.json")
     parser.add_argument("second", metavar="B", type=Path, help="folder of the run to compare with it")
     about = "which examples; default: all, fixed ones first"
-    parser.add_argument("--show", choices=(*SHOWN, "all"), default="all", help=about)
+    parser.add_argument("--show", choices=SHOWN, default="all", help=about)
     about = f"at most N examples; 0: no limit; default: {DEFAULT_LIMIT}"
     parser.add_argument("--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=about)
     return parser.run(argv, _show)
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _show(options: argparse.Namespace) -> None:
     at_least(0, "--limit", options.limit)
     comparison = compare_runs(read_run(options.first), read_run(options.second))
-    wanted = [one for one in comparison.examples if one.outcome == SHOWN.get(options.show, one.outcome)]
+    wanted = [one for one in comparison.examples if options.show in ("all", one.outcome.replace(" ", "-"))]
     chosen = wanted[: options.limit or None]
     write(_as_text(comparison, chosen, len(wanted) - len(chosen)), sys.stdout, exact=True)
 

@@ -111,7 +111,7 @@ def errors_removed(
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
     pale = any(value.few_seeds for lane in lanes for value in lane.others)
     few = pale or any(lane.interval and lane.interval.few_seeds for lane in lanes)
-    notes = list(filter(None, [arms_title(main_arms or {}, panels)]))
+    notes = arms_title(main_arms or {}, panels)
     below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
     numbers = " ".join([*(lane.numbers for lane in lanes), *(f"{note}." for note in notes)])
     title, forms = "Mini data: " * mini + _finding(lanes), list[drawing.Figure]()

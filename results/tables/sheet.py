@@ -379,8 +379,8 @@ def explanations(table: Table) -> list[str]:
     return [*lines, "what columns and marks mean: results/reading.md"]
 
 
-def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """The displayed settings of the two main arms; empty if none of these rows is on a full data set.
+def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    """The displayed settings of the two main arms; none if none of these rows is on a full data set.
 
     Args:
         main_arms: These settings.
@@ -389,13 +389,12 @@ def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
     full_size = [row for row in rows if row.data != MINI]
     named = {key for row in full_size for key in (*row.shown_names, *row.settings)}
     unless = ", unless a row names others" if named & main_arms.keys() else ""
-    return f"{names.settings_title(main_arms)}{unless}" if main_arms and full_size else ""
+    return [f"{names.settings_title(main_arms)}{unless}"] if main_arms and full_size else []
 
 
 def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
-    """The line below a table of these rows that has `arms_title`; none if it is empty."""
-    title = arms_title(main_arms, rows)
-    return [f"on full data sets: {title}"] if title else []
+    """The line below a table of these rows that has `arms_title`, if there is one."""
+    return [f"on full data sets: {title}" for title in arms_title(main_arms, rows)]
 
 
 def trials_text(experiment: Experiment) -> str:
