@@ -95,11 +95,10 @@ def audit(
         commits: Those that a run's code may have; None if they are not known.
         reference: Runs that are known to be right; these are compared with them, too.
     """
-    findings = [
-        AuditFinding([item.path], f"{item.path}: {text}")
-        for item in records
-        for text in (*_of_record(item.record, commits), *_of_scores(item))
-    ]
+    findings = list[AuditFinding]()
+    for item in records:
+        texts = (*_of_record(item.record, commits), *_of_scores(item))
+        findings += [AuditFinding([item.path], f"{item.path}: {text}") for text in texts]
     audited = {item.path for item in records}
     for first, second, text in _of_pairs([*reference, *records]):
         if not audited.isdisjoint(paths := [first.path, second.path]):

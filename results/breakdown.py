@@ -75,10 +75,8 @@ def breakdown_page(table: Table, records: Sequence[RecordFile]) -> tuple[list[Sh
     sheets, intervals = [], []
     for row, kinds in of_rows:
         titles, rows = arm_titles(table.compared, row.pair or ()), [kind.row for kind in kinds]
-        columns: list[Column] = [
-            ("test examples", "l", [f"{kind.by}: {kind.label}" for kind in kinds]),
-            ("n", "r", [f"{kind.examples:,}" for kind in kinds]),
-        ]
+        columns: list[Column] = [("test examples", "l", [f"{kind.by}: {kind.label}" for kind in kinds])]
+        columns.append(("n", "r", [f"{kind.examples:,}" for kind in kinds]))
         for number, arm in enumerate(table.compared):
             columns.append((titles[arm], "l", [shown_score(of_kind.groups[number]) for of_kind in rows]))
         sheets.append(sheet_of(f"{row.title}, {row.metric_title()}", [*columns, *gain_columns(rows)]))

@@ -167,10 +167,10 @@ def shown_group(row: Row, arm: str) -> Group | None:
     return row.pair[0] if row.pair and arm == row.compared[0] else row.group(arm)
 
 
-def gain_columns(rows: Sequence[Row], header: str = GAIN) -> list[Column]:
+def gain_columns(rows: Sequence[Row]) -> list[Column]:
     """The gain, its p, and the share of errors that it removes."""
     return [
-        (header, "l", list(map(shown_gain, rows))),
+        (GAIN, "l", list(map(shown_gain, rows))),
         ("p", "l", [shown_p(row.interval) for row in rows]),
         ("errors removed, 95 % interval", "l", list(map(shown_cut, rows))),
     ]
@@ -423,11 +423,10 @@ def interval_legend(intervals: Sequence[tuple[str, Interval | None]]) -> list[st
     }
     rows = {over: [name for name, interval in known if interval.over == over] for over in texts}
     several = sum(map(bool, rows.values())) > 1
-    lines = [
-        f"95 % intervals and p{_named(titles) * several}: {texts[over]}. They do not cover another training of the biLM"
-        for over, titles in rows.items()
-        if titles
-    ]
+    lines = []
+    for over in (over for over, titles in rows.items() if titles):
+        what = f"95 % intervals and p{_named(rows[over]) * several}: {texts[over]}"
+        lines.append(f"{what}. They do not cover another training of the biLM")
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
         of_unit = [(name, interval) for name, interval in known if interval.unit == unit and not interval.clusters]
         if unknown := [name for name, interval in of_unit if interval.over not in ("seeds", "folds")]:
