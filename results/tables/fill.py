@@ -411,8 +411,8 @@ def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
         settings = {**first.identity.typed_variant, **unlike}
         groups.append(Group(first.identity.features, settings, records, examples, single))
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
-        prints = [{"fingerprint": key[:12]} for key in equal]
-        groups = [replace(one, settings={**one.settings, **key}) for one, key in zip(groups, prints, strict=True)]
+        hashes = [{"fingerprint": key[:12]} for key in equal]
+        groups = [replace(one, settings={**one.settings, **last}) for one, last in zip(groups, hashes, strict=True)]
     return groups, differing
 
 
