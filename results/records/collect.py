@@ -142,11 +142,6 @@ def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredR
     return [*kept, *(_joined(fold_set) for runs in sets.values() for fold_set in _sets(runs))], alone
 
 
-def all_folds(count: int) -> str:
-    """The override for runs on all folds of a dataset."""
-    return f"{FOLD}={','.join(map(str, range(count)))}"
-
-
 def _sets(runs: Sequence[ScoredRun]) -> Iterable[list[ScoredRun]]:
     """The runs, which are alike but for their folds, in sets with each fold once, in the order of the folds."""
     several = len({run.record.identity.fold for run in runs}) < len(runs)

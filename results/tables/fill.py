@@ -12,7 +12,7 @@ from itertools import chain
 from results import names
 from results.audit import REMEDY, unlike_metrics
 from results.experiments import NAMED, NOT_RECORDED, Cell, Experiment, ExperimentRow, runs_of_cells, values_of
-from results.records.collect import Collection, Finding, RecordFile, ScoredRun, all_folds, join_folds
+from results.records.collect import Collection, Finding, RecordFile, ScoredRun, join_folds
 from results.records.example_scores import Example, ExamplesUnreadable
 from results.records.identity import (
     EXAMPLES_NAME,
@@ -507,7 +507,7 @@ def _typed_settings(record: RunRecord) -> list[str]:
     """The settings of a run without arm and seed, including folds, device and threads."""
     data = record.settings("data")
     whole = record.folds if FOLD not in record.identity.variant else None  # else some, which the variant has
-    settings = [all_folds(whole)] if whole else []
+    settings = [f"{FOLD}={','.join(map(str, range(whole)))}"] if whole else []
     settings += [f"{_typed(key, data)}={value}" for key, value in record.identity.typed_variant.items()]
     settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
     if record.environment:

@@ -353,11 +353,12 @@ def as_stem(name: str) -> str:
 
 def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
     """Arm -> its displayed name, with a size if all of these groups have the same."""
-    named = {arm: [group.records[0] for group in groups if group.features == arm] for arm in arms}
-    return {
-        arm: names.common_title(arm, (run for run in records if run.identity.features == arm.partition(" ")[0]))
-        for arm, records in named.items()
-    }
+    titles = dict[str, str]()
+    for arm in arms:
+        records = [group.records[0] for group in groups if group.features == arm]
+        of_arm = {names.arm_title(arm, run) for run in records if run.identity.features == arm.partition(" ")[0]}
+        titles[arm] = of_arm.pop() if len(of_arm) == 1 else names.arm_title(arm)
+    return titles
 
 
 def _equal_settings(first: Group, second: Group) -> bool:
