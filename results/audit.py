@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ from results.records.identity import (
     same_value,
     settings_hash,
     shown,
-    without_seed,
 )
 from results.records.printing import write
 from results.records.progress import DEFAULT_RUNS, add_runs
@@ -95,11 +95,10 @@ def audit(
         commits: Those that a run's code may have; None if they are not known.
         reference: Runs that are known to be right; these are compared with them, too.
     """
-    findings = [
-        AuditFinding([item.path], f"{item.path}: {text}")
-        for item in records
-        for text in (*_of_record(item.record, commits), *_of_scores(item))
-    ]
+    findings = list[AuditFinding]()
+    for item in records:
+        texts = (*_of_record(item.record, commits), *_of_scores(item))
+        findings += [AuditFinding([item.path], f"{item.path}: {text}") for text in texts]
     audited = {item.path for item in records}
     for first, second, text in _of_pairs([*reference, *records]):
         if not audited.isdisjoint(paths := [first.path, second.path]):
@@ -227,9 +226,8 @@ def counted(gold: Mapping[str, Any], predicted: Mapping[str, Any]) -> dict[str, 
         return {"correct": int(gold["label"] == predicted.get("label"))}
     if "entities" not in gold:
         return {}
-    right, guessed = (
-        {(span["label"], span["start"], span["end"]) for span in side.get("entities", ())} for side in (gold, predicted)
-    )
+    place = itemgetter("label", "start", "end")
+    right, guessed = (set(map(place, side.get("entities", ()))) for side in (gold, predicted))
     return {"tp": len(right & guessed), "fp": len(guessed - right), "fn": len(right - guessed)}
 
 
@@ -239,7 +237,7 @@ def _of_pairs(records: Sequence[RecordFile]) -> Iterator[tuple[RecordFile, Recor
     curves: dict[tuple[object, ...], RecordFile] = {}
     for item in records:
         record, settings = item.record, settings_of(item.record)
-        first, expected = firsts.setdefault(fingerprint(without_seed(record.hashed)), (item, settings))
+        first, expected = firsts.setdefault(fingerprint(record.without_seed), (item, settings))
         if settings != expected:
             key, (there, here) = next(iter(differences(expected, settings).items()))
             wanted = "expected the same values, since the runs differ only in the seed"

@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from elmo.common.errors import command_parser
@@ -74,10 +75,8 @@ def breakdown_page(table: Table, records: Sequence[RecordFile]) -> tuple[list[Sh
     sheets, intervals = [], []
     for row, kinds in of_rows:
         titles, rows = arm_titles(table.compared, row.pair or ()), [kind.row for kind in kinds]
-        columns: list[Column] = [
-            ("test examples", "l", [f"{kind.by}: {kind.label}" for kind in kinds]),
-            ("n", "r", [f"{kind.examples:,}" for kind in kinds]),
-        ]
+        columns: list[Column] = [("test examples", "l", [f"{kind.by}: {kind.label}" for kind in kinds])]
+        columns.append(("n", "r", [f"{kind.examples:,}" for kind in kinds]))
         for number, arm in enumerate(table.compared):
             columns.append((titles[arm], "l", [shown_score(of_kind.groups[number]) for of_kind in rows]))
         sheets.append(sheet_of(f"{row.title}, {row.metric_title()}", [*columns, *gain_columns(rows)]))
@@ -155,9 +154,8 @@ def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str
     also, prints = {name for run in runs for name in run.also}, {run.fingerprint for run in runs}
     for name in sorted(also) if paths.keys() >= prints else ():
         without = [run for run in runs if name not in run.also]
-        lack += [
-            f"{run.identity.title}: no scores on {name}, {'a' if run.model else 'no'} kept model" for run in without
-        ]
+        for run in without:
+            lack.append(f"{run.identity.title}: no scores on {name}, {'a' if run.model else 'no'} kept model")
         read = {of: read_examples(paths[of].with_name(also_name(name)), of) or [] for of in prints}
         groups = [_scored(arm, [read[run.fingerprint] for run in arm.records], metric) for arm in pair]
         count = 0 if without else len(groups[0].examples[0] or ())
@@ -179,17 +177,15 @@ def _groupings(group: Group, count: int, paths: Mapping[str, Path]) -> dict[str,
         count: The number of test examples.
         paths: Where each record is.
     """
-    joined: dict[str, Grouping] | None = None
-    for record in group.runs:
-        if record.identity.seed != group.seeds[0]:
-            continue
+    of_folds = []
+    for record in (run for run in group.runs if run.identity.seed == group.seeds[0]):
         path = None if reads_otherwise(record.identity) else paths.get(record.fingerprint)
         known = groups_above(path, record.identity.task, record.data_hashes) if path else None
         groups = dict(known.groups) if known else {}
         if record.limit is not None or train_fraction(record) != 1:  # kinds of the whole training set are not theirs
             groups = {name: grouping for name, grouping in groups.items() if not grouping.from_train}
-        joined = groups if joined is None else _joined(joined, groups)
-    return {name: grouping for name, grouping in (joined or {}).items() if len(grouping.of) == count}
+        of_folds.append(groups)
+    return {name: grouping for name, grouping in reduce(_joined, of_folds).items() if len(grouping.of) == count}
 
 
 def _joined(first: Mapping[str, Grouping], second: Mapping[str, Grouping]) -> dict[str, Grouping]:

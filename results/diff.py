@@ -73,23 +73,23 @@ def _scores(key: Key, first: Group, second: Group) -> tuple[str, bool]:
 
 def _unlike(first: Group, second: Group) -> Iterator[str]:
     """The differences beside the scores, a line for each kind."""
-    one, other = first.records[0], second.records[0]
-    versions: list[Parts] = [vars(record.environment) if record.environment else {} for record in (one, other)]
-    kinds: dict[str, tuple[Parts, Parts]] = {
-        "settings": (settings_of(one), settings_of(other)),
-        "recipes": (_recipes(one.fingerprinted), _recipes(other.fingerprinted)),
-        "inputs": ({**contents_of(one), **one.data_hashes}, {**contents_of(other), **other.data_hashes}),
-        "versions": (versions[0], versions[1]),
-        "seeds": ({"": first.seeds}, {"": second.seeds}),
-    }
-    for kind, (left, right) in kinds.items():
-        if unlike := differences(left, right):
+    left, right = map(_facts, (first, second))
+    for kind in left:
+        if unlike := differences(left[kind], right[kind]):
             cut = {key: [shown(value.strip('"'))[:40] for value in values] for key, values in unlike.items()}
             yield f"  {kind}: " + ", ".join(f"{key} {here} and {there}".strip() for key, (here, there) in cut.items())
 
 
-def _recipes(parts: Parts) -> Parts:
-    return {"recipes": parts.get("recipes")}
+def _facts(group: Group) -> dict[str, Parts]:
+    """What may differ beside the scores, by kind; its runs differ in the seed alone."""
+    record = group.records[0]
+    return {
+        "settings": settings_of(record),
+        "recipes": {"recipes": record.fingerprinted.get("recipes")},
+        "inputs": {**contents_of(record), **record.data_hashes},
+        "versions": vars(record.environment) if record.environment else {},
+        "seeds": {"": group.seeds},
+    }
 
 
 if __name__ == "__main__":

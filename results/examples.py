@@ -37,7 +37,7 @@ OUTCOMES = {  # (is the first run right, is the second), in the order of display
     (False, False): "both wrong",
     (True, True): "both right",
 }
-SHOWN = {"fixed": "fixed", "broken": "broken", "both-wrong": "both wrong"}
+SHOWN = ("fixed", "broken", "both-wrong", "all")
 DEFAULT_LIMIT = 20
 WORDS = "tokens"  # the field with the words of an example, which spans count
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("first", metavar="A", type=Path, help="folder of a run, with record.json")
     parser.add_argument("second", metavar="B", type=Path, help="folder of the run to compare with it")
     about = "which examples; default: all, fixed ones first"
-    parser.add_argument("--show", choices=(*SHOWN, "all"), default="all", help=about)
+    parser.add_argument("--show", choices=SHOWN, default="all", help=about)
     about = f"at most N examples; 0: no limit; default: {DEFAULT_LIMIT}"
     parser.add_argument("--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=about)
     return parser.run(argv, _show)
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _show(options: argparse.Namespace) -> None:
     at_least(0, "--limit", options.limit)
     comparison = compare_runs(read_run(options.first), read_run(options.second))
-    wanted = [one for one in comparison.examples if one.outcome == SHOWN.get(options.show, one.outcome)]
+    wanted = [one for one in comparison.examples if options.show in ("all", one.outcome.replace(" ", "-"))]
     chosen = wanted[: options.limit or None]
     write(_as_text(comparison, chosen, len(wanted) - len(chosen)), sys.stdout, exact=True)
 
@@ -132,10 +132,10 @@ def compare_runs(first: RecordFile, second: RecordFile) -> Comparison:
         InputError: They are of different test sets, or one has no predictions or no scores of single examples.
     """
     record, other = first.record, second.record
-    (before, judged), (after, rejudged) = map(_kept, (first, second))
+    before, after = map(_kept, (first, second))
     one, two = (
-        (run.identity.task, run.metric, run.data_hashes.get("test"), [kept.id for kept in predictions])
-        for run, predictions in ((record, before), (other, after))
+        (run.identity.task, run.metric, run.data_hashes.get("test"), [prediction.id for prediction, _, _ in kept])
+        for run, kept in ((record, before), (other, after))
     )
     if one != two:
         raise InputError(
@@ -143,10 +143,8 @@ def compare_runs(first: RecordFile, second: RecordFile) -> Comparison:
             f"found {record.identity.title} and {other.identity.title}. Name two runs that differ in features, "
             "settings or seed alone"
         )
-    examples = [
-        ComparedExample((first_one, second_one), (right, now), (score, new_score))
-        for first_one, second_one, (right, score), (now, new_score) in zip(before, after, judged, rejudged, strict=True)
-    ]
+    pairs = zip(before, after, strict=True)
+    examples = [ComparedExample((a, b), (right, now), (was, score)) for (a, right, was), (b, now, score) in pairs]
     order = list(OUTCOMES.values())
     examples.sort(key=lambda one: (order.index(one.outcome), -abs(one.scores[1] - one.scores[0])))
     title, metric = task_title(record.identity.data, record.identity.task, record), metric_title(record.metric, record)
@@ -156,8 +154,8 @@ def compare_runs(first: RecordFile, second: RecordFile) -> Comparison:
     return Comparison(title, metric, (names[0], names[1]), examples)
 
 
-def _kept(run: RecordFile) -> tuple[list[Prediction], list[tuple[bool, float]]]:
-    """The predictions of a run, and whether each is right, with its score."""
+def _kept(run: RecordFile) -> list[tuple[Prediction, bool, float]]:
+    """The predictions of a run, whether each is right, and its score."""
     folder, record = run.path.parent, run.record
     predictions = read_predictions(folder / PREDICTIONS_NAME, record.fingerprint)
     scores = run.examples
@@ -168,9 +166,9 @@ def _kept(run: RecordFile) -> tuple[list[Prediction], list[tuple[bool, float]]]:
             f"as scores, and the counts of {record.metric} in these. Runs of earlier versions, and published ones "
             "whose data do not come with the suite, have no predictions. To make them, run it again with runs_dir=NEW"
         )
-    rights = map(metric.is_right, scores)  # also where there is nothing to find and nothing was found
-    shares = [metric.of_examples([example]) or 0.0 for example in scores]
-    return predictions, [(right, 100.0 if right else share) for right, share in zip(rights, shares, strict=True)]
+    rights = list(map(metric.is_right, scores))  # also where there is nothing to find and nothing was found
+    shares = [100.0 if right else metric.of_examples([it]) or 0.0 for it, right in zip(scores, rights, strict=True)]
+    return list(zip(predictions, rights, shares, strict=True))
 
 
 def _name(record: RunRecord) -> str:

@@ -221,7 +221,7 @@ class Experiment:
         if self.chosen is not None:
             return self.chosen
         return [
-            Cell(row, arm, seed, dict(map(_key_and_value, [*row.overrides, *overrides, *fold])))
+            Cell(row, arm, seed, dict(typed.partition("=")[::2] for typed in (*row.overrides, *overrides, *fold)))
             for seed in dict.fromkeys([*self.seeds, *(seed for row in self.rows for seed in row.seeds)])
             for row in self.rows
             if seed in (row.seeds or self.seeds)
@@ -291,7 +291,7 @@ def as_typed(setting: tuple[str, str]) -> str:
 
 def values_of(override: str) -> tuple[str, list[str]]:
     """The key of KEY=A,B and its values; commas inside brackets or quotes do not separate."""
-    key, value = _key_and_value(override)
+    key, _, value = override.partition("=")
     parts, depth, quote = [""], 0, ""
     for character in value:
         quote = "" if character == quote else quote or (character if character in "'\"" else "")
@@ -301,11 +301,6 @@ def values_of(override: str) -> tuple[str, list[str]]:
         else:
             parts[-1] += character
     return key, parts
-
-
-def _key_and_value(override: str) -> tuple[str, str]:
-    key, _, value = override.partition("=")
-    return key, value
 
 
 def _dataset_name(value: str) -> str:
@@ -383,7 +378,7 @@ def _mistakes(experiment: Experiment) -> Iterator[str]:
         if row.same_baseline and (unprinted := {*row.same_baseline, *experiment.compare[:1]} - row.paper.keys()):
             yield f"rows[{number}].same_baseline: expected all in `paper`, without {', '.join(unprinted)}"
         for arm, overrides in experiment.arms.items():
-            settings = dict(map(_key_and_value, [*row.overrides, *overrides]))
+            settings = dict(typed.partition("=")[::2] for typed in (*row.overrides, *overrides))
             if missing := [key for key in NAMED if key not in settings]:
                 expected = f"expected {', '.join(NAMED)}, found none of {', '.join(missing)}"
                 yield f"rows[{number}] with arms.{arm}: {expected}"
@@ -406,10 +401,8 @@ def runs_of_cells(files: Sequence[RecordFile], cells: Sequence[Cell]) -> list[li
     by_name: dict[tuple[object, ...], list[RecordFile]] = defaultdict(list)
     for item in files:
         by_name[_name(item.record.identity)].append(item)
-    return [
-        [item for item in by_name[_name(cell.identity)] if cell.is_run(item.record.identity, item.record.config)]
-        for cell in cells
-    ]
+    named = ((cell, by_name[_name(cell.identity)]) for cell in cells)
+    return [[it for it in items if cell.is_run(it.record.identity, it.record.config)] for cell, items in named]
 
 
 def _name(run: Identity) -> tuple[object, ...]:

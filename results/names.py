@@ -115,12 +115,6 @@ def arm_title(features: str, record: RunRecord | None = None) -> str:
     return " ".join(filter(None, [title, f"{size[1]}-d" if size else "", settings]))
 
 
-def common_title(features: str, records: Iterable[RunRecord]) -> str:
-    """The arm's displayed name, with a size if it is the same in these records."""
-    titles = {arm_title(features, record) for record in records}
-    return titles.pop() if len(titles) == 1 else arm_title(features)
-
-
 def controls_legend(arms: Iterable[str]) -> list[str]:
     """A line for each of these arms that is a control: what it shows."""
     known = load_names().arms

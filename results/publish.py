@@ -188,11 +188,8 @@ def _refusal(item: RecordFile) -> str:
 def _conflict(there: RunRecord | None, here: RunRecord, target: Path) -> str:
     """Why the run cannot replace the published one of its name; empty if it is the same but for newer recipes."""
     unlike = differences(there.hashed, here.hashed) if there else {}
-    if (
-        there is None
-        or not unlike
-        or (there.recipe < here.recipe and all(key.startswith("recipes.") for key in unlike))
-    ):
+    newer = there and there.recipe < here.recipe and all(key.startswith("recipes.") for key in unlike)
+    if there is None or not unlike or newer:
         return ""
     if there.recipe > here.recipe:
         return f"a run of this name with recipe {there.recipe} is published, and this run has recipe {here.recipe}"
@@ -213,9 +210,8 @@ def _copy(item: RecordFile, target: Path, before: RunRecord | None) -> None:
         for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(before) if before else ())):
             target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
         for name in _examples_of(record):
-            write_examples(
-                target.with_name(name), record.fingerprint, read_examples(folder / name, record.fingerprint) or []
-            )
+            scores = read_examples(folder / name, record.fingerprint) or []
+            write_examples(target.with_name(name), record.fingerprint, scores)
         if confidences := read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
             judged = {confidence.split: confidence.examples for confidence in confidences}
             write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, judged)

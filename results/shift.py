@@ -33,18 +33,18 @@ OTHERWISE = "length"  # where there is none of these
 Key = tuple[str, str, str]  # the title of a row, and a distinction with a label
 
 
-def both_sides(own: Group, far: Group, chosen: Sequence[int], metric: Metric) -> Array:
+def both_sides(near: Group, far: Group, chosen: Sequence[int], metric: Metric) -> Array:
     """The counts of each example on the test set and, next to them, on the shifted one, (seeds, examples, counts).
 
     Args:
-        own: an arm on the whole test set.
+        near: an arm on the whole test set.
         far: the same arm on the shifted one.
         chosen: which of the examples these are; empty for other ones, which follow.
         metric: what is counted for it.
     """
     import numpy as np  # imported here: no command needs it for --help
 
-    here, there = (np.array(counts_of(of, metric, len(of.examples[0] or ()))) for of in (own, far))
+    here, there = (np.array(counts_of(of, metric, len(of.examples[0] or ()))) for of in (near, far))
     sides = np.zeros((here.shape[0], here.shape[1] + there.shape[1] * (not chosen), 2 * here.shape[2]))
     sides[:, : here.shape[1], : here.shape[2]] = here
     sides[:, chosen or slice(here.shape[1], None), here.shape[2] :] = there

@@ -265,9 +265,9 @@ def supported_ranks(pairs: Mapping[tuple[str, str], Interval | None]) -> dict[st
 
     A rank needs differences that hold after Holm's correction for all pairs: in 95 % of tables no range is wrong.
     """
-    found, names = corrected_signs(pairs), dict.fromkeys(name for pair in pairs for name in pair)
-    better = Counter(pair[sign > 0] for pair, sign in found.items() if sign)
-    worse = Counter(pair[sign < 0] for pair, sign in found.items() if sign)
+    signs, names = corrected_signs(pairs), dict.fromkeys(name for pair in pairs for name in pair)
+    better = Counter(pair[sign > 0] for pair, sign in signs.items() if sign)
+    worse = Counter(pair[sign < 0] for pair, sign in signs.items() if sign)
     return {name: (1 + worse[name], len(names) - better[name]) for name in names}
 
 

@@ -177,11 +177,8 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
     (sheet,) = cells.sheets_of(table, wide=True)
     findings = [finding for finding in table.findings if finding.kind not in ("empty", "seeds")]
     option = f"`python -m results.table --published --experiment {experiment.name} --notes`"
-    blocks = [
-        markdown_table(sheet),
-        experiment.note,
-        cells.note_line(replace(table, findings=findings), [sheet], option),
-    ]
+    line = cells.note_line(replace(table, findings=findings), [sheet], option)
+    blocks = [markdown_table(sheet), experiment.note, line]
     return ShownChapter(
         title=experiment.title,
         text=chapter.text,
@@ -213,15 +210,11 @@ def other_metrics_sheet(table: Table, rows: Sequence[Row]) -> Sheet:
         names = {name for group in row.groups for run in group.records for name in run.scores.get("test", {})}
         lines += [(row, name) for name in sorted(names - {row.metric})]
     titles = arm_titles(table.arms, [group for row in rows for group in row.groups])
-    columns: list[Column] = [
-        ("task", "l", [row.title for row, _ in lines]),
-        ("metric", "l", [row.metric_title(name) for row, name in lines]),
-    ]
+    columns: list[Column] = [("task", "l", [row.title for row, _ in lines])]
+    columns.append(("metric", "l", [row.metric_title(name) for row, name in lines]))
     for arm in table.arms:
         groups = [(row.group(arm), name) for row, name in lines]
-        scores = [
-            cells.shown_score(of_arm, of_arm.scores_by("test", name) if of_arm else []) for of_arm, name in groups
-        ]
+        scores = [cells.shown_score(group, group.scores_by("test", name) if group else []) for group, name in groups]
         columns.append((titles[arm], "l", scores))
     return cells.sheet_of("", columns)
 

@@ -62,9 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints a line for each row; returns the exit status: 1 if a bundle is refused."""
     parser = command_parser("results.verify", __doc__ or "")
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", type=Path)
-    parser.add_argument(
-        "--rerun", metavar="DATA/TASK", nargs="*", help="repeat the first seed of these rows, or of all"
-    )
+    about = "repeat the first seed of these rows, or of all"
+    parser.add_argument("--rerun", metavar="DATA/TASK", nargs="*", help=about)
     about = "with --rerun: the folder of the source's modules, with its YAML in configs/features; its code is run"
     parser.add_argument("--source-dir", metavar="DIR", type=Path, help=about)
     return parser.run(argv, _verify)
@@ -171,7 +170,7 @@ def _of_row(
     groups: dict[str, tuple[Group, Group]],
 ) -> Iterator[str]:
     """Whether both arms have the same seeds, which can be averaged, and the baseline is the suite's; adds the group."""
-    base, arms, found = default_pair()[0], defaultdict[str, list[RecordFile]](list), dict[str, Group]()
+    base, arms, of_arms = default_pair()[0], defaultdict[str, list[RecordFile]](list), dict[str, Group]()
     for item in items:
         arms[item.record.identity.features].append(item)
     seeds = {arm: sorted((i.record.identity.seed, i.record.identity.fold or 0) for i in arms[arm]) for arm in arms}
@@ -182,15 +181,15 @@ def _of_row(
     equal = [i for i in _references(first, known) if not differences(_fixed(i.record, True), _fixed(first, True))]
     for arm, runs in {**arms, "published": equal}.items():
         of_arm, differing = groups_of(joined := scored_runs(runs, []))
-        found |= {arm: replace(group, features=arm) for group in of_arm}  # noqa: B035
+        of_arms |= {arm: replace(group, features=arm) for group in of_arm}  # noqa: B035
         if differing or any(run.incomplete for run in joined):
             yield f"{arm}: expected seeds that differ in nothing else, and all folds, found {differing or 'some folds'}"
-    interval = Row(*first.identity.row, list(found.values()), compared=("published", base)).interval
+    interval = Row(*first.identity.row, list(of_arms.values()), compared=("published", base)).interval
     if interval and interval.p < UNLIKELY:
-        means = f"{found['published'].mean:.2f}, found {found[base].mean:.2f}, p {interval.p:.1g}"
+        means = f"{of_arms['published'].mean:.2f}, found {of_arms[base].mean:.2f}, p {interval.p:.1g}"
         yield f"expected a baseline like the suite's, {means}; python -m results.diff shows what differs"
     if equal:
-        groups[key] = (replace(found["published"], features=base), found[source])
+        groups[key] = (replace(of_arms["published"], features=base), of_arms[source])
 
 
 def _of_manifest(manifest: Contents, path: Path, items: Sequence[RecordFile]) -> Iterator[str]:
@@ -230,31 +229,27 @@ def _facts(items: Sequence[RecordFile]) -> list[dict[str, object]]:
     """What is known about the test examples of the first two runs, in which all but the first are equal."""
     runs = [read_examples(item.path.with_name(EXAMPLES_NAME), item.record.fingerprint) or [] for item in items]
     runs = [[{**one, "gold": one.get("tp", 0) + one.get("fn", 0)} for one in run] for run in runs]
-    same = [
-        key for key in runs[1][0] if all(len({one[key] for one in ours}) == 1 for ours in zip(*runs[1:], strict=True))
-    ]
+    example_by_example = list(zip(*runs[1:], strict=True))
+    same = [key for key in runs[1][0] if all(len({run[key] for run in one}) == 1 for one in example_by_example)]
     metric, several = metric_of(items[1].record, runs[1][0]), len(runs) > 2
 
     def of_example(one: Example) -> list[object]:
         possible = min(one.values()) >= 0 and (metric is None or (metric.of_examples([one]) or 0) < 100.001)
         return [possible, *(one.get(key) for key in same if several)]
 
-    return [
-        {"examples": len(run), "example": {f"{n}": [sorted(one), *of_example(one)] for n, one in enumerate(run)}}
-        for run in runs[:2]
-    ]
+    facts = [{str(number): [sorted(one), *of_example(one)] for number, one in enumerate(run)} for run in runs[:2]]
+    return [{"examples": len(of_run), "example": of_run} for of_run in facts]
 
 
 def _verify(options: argparse.Namespace) -> None:
     for path in options.bundles:
-        checked, own = check(path, known_commits(ROOT)), options.source_dir
+        checked, folder = check(path, known_commits(ROOT)), options.source_dir
         for key, label in checked.labels.items():
             if options.rerun is not None and (key in options.rerun or not options.rerun):
-                if own is None and any(name.startswith("code/") for name in checked.manifest.files):
-                    raise InputError(
-                        f"{path}: expected --source-dir DIR with its code, which you have read, found none"
-                    )
-                label = f"rerun, {_rerun(f'{path}: {key}', checked.groups[key][1], own)}"
+                if folder is None and any(name.startswith("code/") for name in checked.manifest.files):
+                    expected = f"{path}: expected --source-dir DIR with its code, which you have read"
+                    raise InputError(f"{expected}, found none")
+                label = f"rerun, {_rerun(f'{path}: {key}', checked.groups[key][1], folder)}"
                 if path.resolve().is_relative_to(RERUNS.parent):
                     known = read_json(RERUNS) if RERUNS.exists() else {}
                     known.setdefault(checked.sha256, {})[key] = label
@@ -278,11 +273,10 @@ def _rerun(where: str, group: Group, source_dir: Path | None) -> str:
         raise InputError(f"{where}: expected one run with the same settings and inputs, found another or none")
     if group.std:  # on another machine, a run differs from itself as another seed does
         spread = stats.quantile(1 - stats.LEVEL / 2, len(group.scores) - 1) * group.std * 2**0.5
-    if abs(again[0].score - record.score) > spread + 1e-6:
-        raise InputError(
-            f"{where}: expected {record.score:.2f} within {spread:.2f}, found {again[0].score:.2f} when rerun"
-        )
-    return f"seed {record.identity.seed}: {again[0].score:.2f}, stated {record.score:.2f}"
+    score = again[0].score
+    if abs(score - record.score) > spread + 1e-6:
+        raise InputError(f"{where}: expected {record.score:.2f} within {spread:.2f}, found {score:.2f} when rerun")
+    return f"seed {record.identity.seed}: {score:.2f}, stated {record.score:.2f}"
 
 
 if __name__ == "__main__":

@@ -85,9 +85,9 @@ def unpack(path: Path, folder: Path) -> Contents:
     except ValueError as error:  # also no JSON, or none at all
         raise InputError(f"{path}: {MANIFEST}: {error}; {MADE_BY}") from error
     for name in sorted(content.keys() | manifest.files.keys()):
-        found = hashlib.sha256(content[name]).hexdigest() if name in content else "no such file"
-        if found != (expected := manifest.files.get(name, "no such file")):
-            raise InputError(f"{path}: {name}: expected {expected:.20}, as in {MANIFEST}, found {found:.20}; {MADE_BY}")
+        digest = hashlib.sha256(content[name]).hexdigest() if name in content else "no such file"
+        if digest != (stated := manifest.files.get(name, "no such file")):
+            raise InputError(f"{path}: {name}: expected {stated:.20}, as in {MANIFEST}, found {digest:.20}; {MADE_BY}")
         if name.endswith(".gz"):
             _inflated(content[name], f"{path}: {name}")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -97,10 +97,8 @@ def unpack(path: Path, folder: Path) -> Contents:
 
 def _content(path: Path) -> dict[str, bytes]:
     """Name -> bytes of each file; no more than the limits is ever held."""
-    if path.stat().st_size > LARGEST:
-        raise InputError(
-            f"{path}: expected at most {LARGEST:,} bytes, found {path.stat().st_size:,}; hand in less data"
-        )
+    if (size := path.stat().st_size) > LARGEST:
+        raise InputError(f"{path}: expected at most {LARGEST:,} bytes, found {size:,}; hand in less data")
     content: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_inflated(path.read_bytes(), str(path))), mode="r:") as archive:

@@ -3,7 +3,7 @@
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from results.breakdown import FEWEST, Kind
@@ -40,7 +40,7 @@ def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
             each[name] = {epoch: [run[epoch] for _, run in runs] for epoch in reached_by_all}
     if not each:
         return None
-    best = {name: max((statistics.fmean(own), -epoch) for epoch, own in of.items()) for name, of in each.items()}
+    best = {name: max((statistics.fmean(of), -epoch) for epoch, of in by.items()) for name, by in each.items()}
     first = panel.compared[0] if panel.compared[0] in best else next(iter(best))
     zero, every = best[first][0], [run for name in each for _, run in curves[name]]
     tops = [score - zero for score in (*(mean for mean, _ in best.values()), *(max(run.values()) for run in every))]
@@ -52,16 +52,17 @@ def learning_curves(panel: Row, arms: drawing.Arms) -> drawing.Figure | None:
     marks = drawing.both_axes(scores, axis, epochs, "epoch", ticks)
     lines, bests, numbers = list[drawing.Mark](), list[drawing.Mark](), []  # lines are above all bands
 
-    def path(of_epochs: Mapping[float, float]) -> list[drawing.Point]:
-        return _risen([(epochs.at(x), scores.at(y - zero)) for x, y in of_epochs.items()], drawing.AXES_BOTTOM)
+    def path(of_epochs: Mapping[float, list[float]], chosen: Callable[[list[float]], float]) -> list[drawing.Point]:
+        points = [(epochs.at(epoch), scores.at(chosen(runs) - zero)) for epoch, runs in of_epochs.items()]
+        return _risen(points, drawing.AXES_BOTTOM)
 
     for features, of_epochs in each.items():
         arm, (mean, epoch) = arms[features], best[features]
         title = f"{arm.title}: best mean {mean:.2f} in epoch {-epoch:g}"
         numbers.append(f"{title}{drawing.with_minus(f', {mean - zero:+.2f}') * (features != first)}.")
-        lines.append(arm.line(path({x: statistics.fmean(own) for x, own in of_epochs.items()}), 2, title, arm.dash))
-        if max(map(len, of_epochs.values())) > 1 and (upper := path({x: max(own) for x, own in of_epochs.items()})):
-            lower = path({x: min(own) for x, own in of_epochs.items()})
+        lines.append(arm.line(path(of_epochs, statistics.fmean), 2, title, arm.dash))
+        if max(map(len, of_epochs.values())) > 1 and (upper := path(of_epochs, max)):
+            lower = path(of_epochs, min)
             corners = [*upper, *reversed(lower or [(upper[-1][0], drawing.AXES_BOTTOM)])]
             marks.append(drawing.Area(corners, arm.colour, opacity=0.15, title=f"{arm.title}: range of the runs"))
             marks += [arm.line(upper, 0.6), arm.line(lower, 0.6)]
@@ -185,25 +186,19 @@ def efficiency(rows: Sequence[Row]) -> Efficiency | None:
     row, groups = rows[0], [group for row in rows for group in row.groups]
     if len({train_fraction(group.records[0]) for group in groups}) < 2:
         return None
-    counts = {id(group): training_examples(group.records[0]) for group in groups}
-    counted = all(counts.values()) and _are_shares(groups, counts)
+    sizes = [(train_fraction(group.records[0]), training_examples(group.records[0]) or 0.0) for group in groups]
+    counted, (share, most) = all(count for _, count in sizes), max(sizes)
+    # a task may count its whole training set in other units: then counts have not the ratios of the shares
+    counted = counted and all(abs(count - part / share * most) <= 1 for part, count in sizes)
     known = load_names().tasks.get(row.task)
     whole = known.whole.get(row.data) if known and counted else None
     series: dict[str, list[tuple[float, Group]]] = defaultdict(list)
-    for group in groups:
-        share = train_fraction(group.records[0])
-        size = (counts[id(group)] or share) if counted else share
+    for group, (part, count) in zip(groups, sizes, strict=True):
+        size = count if counted else part
         series[group.features].append((size / whole if whole else size, group))
     unit = OF_WHOLE if whole else "training examples" if counted else "share of the training examples"
     ordered = {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
     return Efficiency(row, unit, ordered)
-
-
-def _are_shares(groups: Sequence[Group], counts: Mapping[int, float | None]) -> bool:
-    """Whether the counts have the ratios of the shares: a task may count its whole training set in other units."""
-    sizes = [(train_fraction(group.records[0]), counts[id(group)] or 0.0) for group in groups]
-    share, most = max(sizes)
-    return all(abs(count - share_of_data / share * most) <= 1 for share_of_data, count in sizes)
 
 
 def sample_efficiency(sizes: Efficiency, arms: drawing.Arms) -> drawing.Figure:
@@ -353,7 +348,7 @@ def layer_map(
     lanes = [
         (lane if group.old_recipe in lane else f"{lane}, {group.old_recipe}", group, by_place)
         for lane, group in groups
-        if (by_place := mixes(group)) and any(max(own) < CHOSEN for runs, _ in by_place.values() for own in runs)
+        if (by_place := mixes(group)) and any(max(mix) < CHOSEN for runs, _ in by_place.values() for mix in runs)
     ]
     if not lanes:
         return None
@@ -403,8 +398,9 @@ def ladder(table: Table, rungs: Sequence[str]) -> drawing.Figure | None:
     arms = drawing.arms_of({arm: table.titles[arm] for arm in rungs})
     lanes = []
     for row in table.rows:
-        gains = [(arms[arm], own.gain, own.interval) for arm in rungs if (own := table.against_base(row, arm))]
-        dots = [drawing.LaneDot(arm, x, over.ends if over else ()) for arm, x, over in gains if x is not None]
+        rows = [(arms[arm], table.against_base(row, arm)) for arm in rungs]
+        gains = [(arm, of.gain, of.interval.ends if of.interval else ()) for arm, of in rows]
+        dots = [drawing.LaneDot(arm, gain, ends) for arm, gain, ends in gains if gain is not None]
         lanes += [drawing.Lane(row.title, dots)] * (len(dots) > 1)
     base = table.titles[table.compared[0]]
     caption = f"Gain over {base} with 95 % interval, in points. A rung without runs is left out."

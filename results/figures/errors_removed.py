@@ -111,50 +111,35 @@ def errors_removed(
         caption += " Line: 95 % interval. A gain whose own interval includes zero is unclear."
     pale = any(value.few_seeds for lane in lanes for value in lane.others)
     few = pale or any(lane.interval and lane.interval.few_seeds for lane in lanes)
-    notes = list(filter(None, [arms_title(main_arms or {}, panels)]))
+    notes = arms_title(main_arms or {}, panels)
     below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
     numbers = " ".join([*(lane.numbers for lane in lanes), *(f"{note}." for note in notes)])
-    wide, narrow = (
-        drawing.Figure(
-            f"{MAIN_FIGURE}{'-mini' * mini}{'-phone' * (layout is PHONE)}",
-            "Mini data: " * mini + _finding(lanes),
-            caption,
-            *_drawn(lanes, layout, f"{first} → {second}", below),
-            layout.width,
-            numbers,
-        )
-        for layout in (WIDE, PHONE)
-    )
-    return replace(wide, narrow=narrow)
+    title, forms = "Mini data: " * mini + _finding(lanes), list[drawing.Figure]()
+    for layout in (WIDE, PHONE):
+        name = f"{MAIN_FIGURE}{'-mini' * mini}{'-phone' * (layout is PHONE)}"
+        height, marks = _drawn(lanes, layout, f"{first} → {second}", below)
+        forms.append(drawing.Figure(name, title, caption, height, marks, layout.width, numbers))
+    return replace(forms[0], narrow=forms[1])
 
 
 def _comparison(panel: Row, arms: drawing.Arms, compared: tuple[str, str]) -> _Comparison | None:
     """The drawing of a panel; None if it does not have both arms, or no errors to remove."""
-    row, pair, share = panel, panel.pair, panel.error_cut
+    pair, share, paper = panel.pair, panel.error_cut, panel.paper
     if pair is None or share is None:
         return None
-    baseline, second = pair
-    others = [
-        _Value(arms[group.features], cut, few_seeds=group.few_seeds)
-        for group in panel.groups
-        if group.features in arms
-        and group not in pair
-        and (group.metric, group.recipe) == (baseline.metric, baseline.recipe)
-        if (cut := relative_error_cut(baseline.mean, group.mean)) is not None
-    ]
-    if row.paper and compared == default_pair() and row.paper.metric == baseline.metric and not baseline.partial:
-        cut = row.paper.error_cut(compared)
-        others = [_Value(PAPER, cut, hollow=True), *others] if cut is not None else others
-    return _Comparison(
-        panel.task_title,
-        ", ".join(filter(None, [panel.metric_title(), panel.settings_title, baseline.old_recipe])),
-        f"{baseline.mean:.1f} → {second.mean:.1f}",
-        _Value(arms[second.features], share),
-        row.cut_interval,
-        row.sign,
-        others,
-        shortened=panel.settings_title if EPOCHS in {**panel.shown_names, **panel.settings} else "",
-    )
+    (baseline, second), others = pair, list[_Value]()
+    if paper and compared == default_pair() and paper.metric == baseline.metric and not baseline.partial:
+        cut = paper.error_cut(compared)
+        others += [_Value(PAPER, cut, hollow=True)] if cut is not None else []
+    for group in panel.groups:
+        alike = (group.metric, group.recipe) == (baseline.metric, baseline.recipe)
+        if group.features in arms and group not in pair and alike:
+            cut = relative_error_cut(baseline.mean, group.mean)
+            others += [_Value(arms[group.features], cut, few_seeds=group.few_seeds)] if cut is not None else []
+    below = ", ".join(filter(None, [panel.metric_title(), panel.settings_title, baseline.old_recipe]))
+    scores, main = f"{baseline.mean:.1f} → {second.mean:.1f}", _Value(arms[second.features], share)
+    shortened = panel.settings_title if EPOCHS in {**panel.shown_names, **panel.settings} else ""
+    return _Comparison(panel.task_title, below, scores, main, panel.cut_interval, panel.sign, others, shortened)
 
 
 def _finding(lanes: Sequence[_Comparison]) -> str:
@@ -238,12 +223,10 @@ def _lane(lane: _Comparison, layout: _Layout, scale: drawing.Scale, top: float) 
     for tick in scale.ticks():  # only behind the marks: names may be above them
         line = [(scale.at(tick), top + layout.first - 14), (scale.at(tick), top + layout.lane)]
         marks.append(drawing.ChartLine(line, "grid" if tick else "muted", 1 if tick else 1.5))
-    marks += [
-        drawing.Label(8, top + 20, drawing.fitted(lane.name, layout.names, 13), "ink", 13, bold=True),
-        drawing.Label(8, top + 36, drawing.fitted(lane.below, layout.names, 11), "muted", 11),
-        drawing.Label(end, top + 20, lane.scores, "ink", 13, "end", bold=True),
-        drawing.Label(end, top + 36, lane.shown_share, "muted", 11, "end"),
-    ]
+    marks.append(drawing.Label(8, top + 20, drawing.fitted(lane.name, layout.names, 13), "ink", 13, bold=True))
+    marks.append(drawing.Label(8, top + 36, drawing.fitted(lane.below, layout.names, 11), "muted", 11))
+    marks.append(drawing.Label(end, top + 20, lane.scores, "ink", 13, "end", bold=True))
+    marks.append(drawing.Label(end, top + 36, lane.shown_share, "muted", 11, "end"))
     first, second = top + layout.first, top + layout.second
     if lane.interval:
         ends = [min(max(end, scale.low), scale.high) for end in lane.interval.ends]

@@ -6,16 +6,16 @@ would be another number, and folds are no seeds: they have different test sets.
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from results.records.example_scores import Example, read_examples
-from results.records.identity import EXAMPLES_NAME, FOLD, RECORD_NAME, differences, fingerprint, without_seed
+from results.records.identity import EXAMPLES_NAME, FOLD, RECORD_NAME, differences, fingerprint
 from results.records.metric import mean_of
-from results.records.record import RecordUnreadable, RunRecord, read_record, settings_of
+from results.records.record import RecordUnreadable, RunRecord, hashed, read_record, settings_of
 
 PUBLISHED = Path(__file__).parents[1] / "published"
 
@@ -142,11 +142,6 @@ def join_folds(runs: Sequence[ScoredRun]) -> tuple[list[ScoredRun], list[ScoredR
     return [*kept, *(_joined(fold_set) for runs in sets.values() for fold_set in _sets(runs))], alone
 
 
-def all_folds(count: int) -> str:
-    """The override for runs on all folds of a dataset."""
-    return f"{FOLD}={','.join(map(str, range(count)))}"
-
-
 def _sets(runs: Sequence[ScoredRun]) -> Iterable[list[ScoredRun]]:
     """The runs, which are alike but for their folds, in sets with each fold once, in the order of the folds."""
     several = len({run.record.identity.fold for run in runs}) < len(runs)
@@ -197,9 +192,5 @@ def _scores(record: RunRecord, examples: Sequence[Example]) -> dict[str, float]:
 
 def _all_but_fold(record: RunRecord) -> str:
     """The parts that must be equal in runs that are joined: all but the seed, the fold and the content of its files."""
-    parts = without_seed(record.hashed)
-    identity = parts["identity"]
-    assert isinstance(identity, Mapping)
-    named = {key: value for key, value in identity.items() if key != FOLD}
-    settings = settings_of(record)
-    return fingerprint({**parts, "identity": named, "data": None, "metric": record.metric, "resolved": settings})
+    parts = hashed(replace(record.identity, seed=0, fold=None), record.fingerprinted)
+    return fingerprint({**parts, "data": None, "metric": record.metric, "resolved": settings_of(record)})

@@ -49,17 +49,8 @@ def describe_environment(
     for name in packages:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    commit, dirty = commit_state()
-    return Environment(
-        python=platform.python_version(),
-        packages=versions,
-        device=device,
-        threads=threads,
-        platform=f"{platform.system()} {platform.machine()}",  # the kernel's build does not affect scores
-        commit=commit,
-        dirty=dirty,
-        kernels=kernels,
-    )
+    machine = f"{platform.system()} {platform.machine()}"  # the kernel's build does not affect scores
+    return Environment(platform.python_version(), versions, device, threads, machine, *commit_state(), kernels)
 
 
 def commit_state(source: Path | None = None) -> tuple[str | None, bool | None]:

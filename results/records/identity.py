@@ -77,8 +77,8 @@ WEIGHTS_NAME = "weights.pt"  # the trained model, of a run with keep_weights=tru
 FOLD = "fold"  # the key of `Identity.fold`
 
 _LONGEST_NAME = 120  # bytes; most file systems stop at 255, encrypted home folders at 143
-# Created once: `json.dumps` creates one for each value, and a grid of runs has many.
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+# Created once: `json.dumps` creates an encoder for each value, and a grid of runs has many.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -163,14 +163,6 @@ def settings_hash(config: Parts) -> str:
     return fingerprint({key: value for key, value in config.items() if key not in ("seed", FOLD)})
 
 
-def without_seed(parts: Parts) -> dict[str, object]:
-    """The parts without the run's seed (`identity.seed`, and only that: other seeds are settings)."""
-    identity = parts.get("identity")
-    if not isinstance(identity, Mapping):
-        return dict(parts)
-    return {**parts, "identity": {key: value for key, value in identity.items() if key != "seed"}}
-
-
 def differences(there: Parts, here: Parts) -> dict[str, tuple[str, str]]:
     """The keys in which the two differ, each with both values as text ("absent" if a side lacks the key)."""
     left, right = ({key: _canonical(value) for key, value in flattened(side).items()} for side in (there, here))
@@ -226,10 +218,6 @@ def _normal(text: str) -> str:
         return str(float(text))
     except ValueError:
         return text.lower() if text.lower() in ("true", "false", "null") else text
-
-
-def _canonical(value: object) -> str:
-    return _ENCODER.encode(value)
 
 
 def _escaped(text: str) -> str:

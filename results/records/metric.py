@@ -23,6 +23,10 @@ class Ratio:
     sum: Mapping[str, float]
     over: Mapping[str, float] = field(default_factory=dict)
 
+    def parts(self, sums: Mapping[str, Any], count: Any) -> tuple[Any, Any]:  # noqa: ANN401 - as for `Metric.score`
+        """Numerator and denominator, from sums over so many examples."""
+        return _weighted(self.sum, sums), _weighted(self.over, sums) if self.over else count
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -58,7 +62,7 @@ class Metric:
         """
         scores = []
         for term in self.terms:
-            ratios = [_divided(_weighted(r.sum, sums), _weighted(r.over, sums) if r.over else count) for r in term]
+            ratios = [_divided(*ratio.parts(sums, count)) for ratio in term]
             scores.append(ratios[0] if len(ratios) == 1 else _divided(2 * ratios[0] * ratios[1], ratios[0] + ratios[1]))
         return sum(scores) / len(scores)
 
@@ -68,8 +72,7 @@ class Metric:
         Raises:
             KeyError: It lacks a column.
         """
-        ratios = [ratio for term in self.terms for ratio in term]
-        sums = [(_weighted(r.sum, example), _weighted(r.over, example) if r.over else 1) for r in ratios]
+        sums = [ratio.parts(example, 1) for term in self.terms for ratio in term]
         return all(math.isclose(part, 100 * whole, rel_tol=1e-9, abs_tol=1e-9) for part, whole in sums)
 
     def of_examples(self, examples: Sequence[Mapping[str, float]]) -> float | None:

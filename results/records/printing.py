@@ -25,11 +25,6 @@ def without_markup(text: str) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", printable_on_pages(text)).replace("|", "\\|")
 
 
-def printable_lines(text: str) -> str:
-    """The same for several lines; line breaks stay, and JSON stays JSON."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def terminal_width() -> int:
     """The columns of the terminal, or those that COLUMNS names; 0 for a file or a pipe."""
     return shutil.get_terminal_size((0, 0)).columns
@@ -42,7 +37,7 @@ def write(text: str, stream: TextIO | None, exact: bool = False) -> None:
     """
     if stream is None:  # closed, as by `>&-`
         return
-    text = printable_lines(text)
+    text = "\n".join(map(printable, text.split("\n")))  # JSON stays JSON
     text = text if exact else fitted(text, terminal_width())
     encoding = stream.encoding or "utf-8"
     try:

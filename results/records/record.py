@@ -178,9 +178,8 @@ class RunRecord:
         if fold is not None and not 0 <= fold < (self.folds or 0):
             raise ValueError(f"folds: expected a number of folds above identity.fold, {fold}, found {self.folds}")
         if self.status == "finished" and self.metric not in self.scores.get(self.judged, {}):
-            raise ValueError(
-                f"scores.{self.judged}.{self.metric}: missing, but it is the main metric of a finished run"
-            )
+            main = f"scores.{self.judged}.{self.metric}"
+            raise ValueError(f"{main}: missing, but it is the main metric of a finished run")
         if self.trial and ("test" in self.scores or self.also):
             raise ValueError("scores.test and also: expected none, because a trial is judged on dev alone")
         if self.status == "failed" and self.error is None:
@@ -276,6 +275,12 @@ class RunRecord:
     def hashed(self) -> dict[str, object]:
         """All that the fingerprint covers: the run's name and everything else that may change its score."""
         return hashed(self.identity, self.fingerprinted)
+
+    @property
+    def without_seed(self) -> dict[str, object]:
+        """The same without the run's own seed; other seeds are settings."""
+        named = {key: value for key, value in self.identity.hashed().items() if key != "seed"}
+        return {"identity": named, **self.fingerprinted}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -409,10 +414,10 @@ def settings_of(record: RunRecord) -> dict[str, object]:
     return {key: value for key, value in {**later, **leaves}.items() if not _is_free(key, value)}
 
 
+def _is_free(key: str, value: object) -> bool:
+    return bool(_FREE.fullmatch(key)) or (key.endswith("_target_") and str(value).startswith(_OURS))
+
+
 def contents_of(record: RunRecord) -> dict[str, str]:
     """Name -> hash of what the run read apart from its settings and data; those of the fingerprint cover the data."""
     return {name: value for name, value in record.inputs.items() if name != "settings" and not name.startswith("data.")}
-
-
-def _is_free(key: str, value: object) -> bool:
-    return bool(_FREE.fullmatch(key)) or (key.endswith("_target_") and str(value).startswith(_OURS))

@@ -12,6 +12,7 @@ from elmo.common.errors import excerpt
 PAPER = Path(__file__).parents[1] / "paper"  # the suite's TOML files
 LARGEST = 1e100  # far above any seed, count or loss; sums and squares of it are still finite
 _Content = TypeVar("_Content")
+_adapter = cache(TypeAdapter[Any])  # for each type, created once
 
 
 def is_number(value: object) -> bool:
@@ -36,11 +37,6 @@ def decode(kind: type[_Content], value: object) -> _Content:
 def read_toml(kind: type[_Content], name: str) -> _Content:
     """The content of a TOML file of the suite, as an instance of the dataclass `kind`."""
     return decode(kind, tomllib.loads((PAPER / name).read_text(encoding="utf-8")))
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
-    return TypeAdapter(kind)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -63,10 +63,8 @@ def board(experiment: Experiment, bundles: Path = BUNDLES) -> Table:
             continue
         spec = known.get((data, task)) if not label else None
         spec = spec or ExperimentRow([f"task={task}", f"data={data}", *label.split()])
-        lenders = lenders_of(groups)
-        rows.append(
-            Row(data, task, groups, groups[0].settings, spec=spec, compared=experiment.compared, lenders=lenders)
-        )
+        row = Row(data, task, groups, groups[0].settings, spec=spec, compared=experiment.compared)
+        rows.append(replace(row, lenders=lenders_of(groups)))
     rows.sort(key=lambda row: in_order.index(row.spec) if row.spec in in_order else len(in_order))
     stated = {one.manifest.name: one.manifest for one in accepted}
     notes += [f"{it.title}: trained on {it.text}; time: {it.measured}" for it in stated.values()]

@@ -111,12 +111,10 @@ def blocks_of(
 
 def _charts(panel: Row, arms: Arms) -> list[Chart]:
     """The charts of one panel's runs."""
-    layers = [(arms[group.features].title, group) for group in panel.groups]
-    figures = {
-        "curves": charts.learning_curves(panel, arms),
-        "classes": charts.class_differences(panel, arms),
-        "layers": charts.layer_map(layers, f"layers-{panel.stem}", panel.title),
-    }
+    groups = [(arms[group.features].title, group) for group in panel.groups]
+    layers = charts.layer_map(groups, f"layers-{panel.stem}", panel.title)
+    curves, classes = charts.learning_curves(panel, arms), charts.class_differences(panel, arms)
+    figures = {"curves": curves, "classes": classes, "layers": layers}
     return [(kind, figure) for kind, figure in figures.items() if figure]
 
 

@@ -50,8 +50,8 @@ def write_site(summary: Table, figures: Sequence[Figure], parts: Sequence[Part],
     files |= {f"data/{key}-pairs.json": json.dumps(pairs, ensure_ascii=False) for key, pairs in compared.items()}
     hits = [[part.title, "", f"{part.key}.html"] for part in pages]
     for part in pages:
-        found = [map(unescape, hit.groups()) for hit in _HIT.finditer(part.content)]
-        hits += [[title, words, f"{part.key}.html#{anchor}"] for anchor, title, words in found]
+        of_part = [map(unescape, hit.groups()) for hit in _HIT.finditer(part.content)]
+        hits += [[title, words, f"{part.key}.html#{anchor}"] for anchor, title, words in of_part]
     files["data/search.json"] = json.dumps(hits, ensure_ascii=False)
     files["style.css"] = page.style_sheet() + STYLE.read_text(encoding="utf-8")
     files |= {script.name: script.read_text(encoding="utf-8") for script in SCRIPTS}

@@ -12,7 +12,7 @@ from itertools import chain
 from results import names
 from results.audit import REMEDY, unlike_metrics
 from results.experiments import NAMED, NOT_RECORDED, Cell, Experiment, ExperimentRow, runs_of_cells, values_of
-from results.records.collect import Collection, Finding, RecordFile, ScoredRun, all_folds, join_folds
+from results.records.collect import Collection, Finding, RecordFile, ScoredRun, join_folds
 from results.records.example_scores import Example, ExamplesUnreadable
 from results.records.identity import (
     EXAMPLES_NAME,
@@ -154,17 +154,10 @@ def _row_order(key: tuple[str, str]) -> tuple[object, ...]:
 
 def _experiment_of(runs: Sequence[_RowRuns], selection: Selection) -> Experiment:
     """The experiment whose rows and arms are those of the records."""
-    used = {arm for row_runs in runs for arm in row_runs.records} | set(selection.compared)
-    arms = sorted(
-        used, key=lambda arm: (names.sort_key(arm, selection.compared)[0], names.sort_key(arm, names.load_names().arms))
-    )
-    return Experiment(
-        title="Test scores",
-        seeds=[],
-        arms={arm: [f"features={arm}"] for arm in arms},
-        rows=[row_runs.row.spec for row_runs in runs],
-        compare=selection.compared,
-    )
+    others = {arm for row_runs in runs for arm in row_runs.records} - set(selection.compared)
+    in_order = [*selection.compared, *sorted(others, key=lambda arm: names.sort_key(arm, names.load_names().arms))]
+    arms, rows = {arm: [f"features={arm}"] for arm in in_order}, [row_runs.row.spec for row_runs in runs]
+    return Experiment(arms, rows, title="Test scores", seeds=[], compare=selection.compared)
 
 
 def _rows_of_records(
@@ -182,9 +175,7 @@ def _rows_of_records(
     known = next((row for row in file_rows if {f"task={task}", f"data={data}"} <= set(row.overrides)), None)
     typed, title = (known.overrides, known.title) if known else ([], "")
     wanted = _headline_settings(headline, typed) if headline else {}
-    defaults = {
-        pair for item in everything for pair in _defaults(item.record, wanted) if pair[0].startswith("features.")
-    }
+    defaults = {pair for item in everything for pair in _defaults(item.record, wanted)}
     placed = [(item, *_placed(item.record, selection.compared, wanted, defaults)) for item in items]
     whole = [one for one in placed if one[0].record.status == "finished" and not is_partial(one[0].record)]
     complete = [
@@ -246,21 +237,18 @@ def _placed(
             return name, {key: value for key, value in settings.items() if key not in asked}
     values = wanted.get(features) or (list(wanted.values())[1] if wanted else {})
     unlike = _unlike(record, values)
-    kept = {key: value for key, value in settings.items() if key in unlike or key not in values}
-    named = {
-        key: has for key, has in unlike.items() if has and (not key.startswith("features.") or (key, has) in defaults)
-    }
-    return features, dict(sorted({**kept, **named}.items()))
+    placed = {key: value for key, value in settings.items() if key in unlike or key not in values}
+    for key, has in unlike.items():
+        if has and (not key.startswith("features.") or (key, has) in defaults):
+            placed[key] = has
+    return features, dict(sorted(placed.items()))
 
 
 def _unlike(record: RunRecord, wanted: Mapping[str, str]) -> dict[str, str]:
     """The wanted settings that the run does not have, with the values that it has, if any."""
     values = {key: looked_up(record.config, key) for key in wanted}
-    return {
-        key: "" if value is ... else shown(value)
-        for key, value in values.items()
-        if not same_value(key, wanted[key], value)
-    }
+    unlike = {key: value for key, value in values.items() if not same_value(key, wanted[key], value)}
+    return {key: "" if value is ... else shown(value) for key, value in unlike.items()}
 
 
 def _filled(
@@ -298,14 +286,12 @@ def _groups(where: str, arm: str, row: Row, items: Sequence[RecordFile], finding
     """The numbers of one cell: one, or several with different settings if its runs cannot be averaged."""
     spec, groups = row.spec, list[Group]()
     runs = scored_runs(items, findings)
-    whole, some = (
-        of_newest_recipe([run for run in runs if run.incomplete is part], where, findings) for part in (False, True)
-    )
-    (of_whole, keys) = groups_of(whole)
+    of_whole, keys = groups_of(of_newest_recipe([run for run in runs if not run.incomplete], where, findings))
+    of_some, _ = groups_of(of_newest_recipe([run for run in runs if run.incomplete], where, findings))
     if keys:
         text = f"{where}: runs that differ in {', '.join(keys)} are not averaged"
         findings.append(Finding("note", text, wrong=True, row=row.key))
-    for group in [*of_whole, *groups_of(some)[0]]:
+    for group in [*of_whole, *of_some]:
         kept = [(_shown(record, spec), run) for record, run in zip(group.records, group.examples, strict=True)]
         scored = [(record, run) for record, run in kept if record is not None]
         if lacking := len(kept) - len(scored):
@@ -431,9 +417,8 @@ def groups_of(runs: Sequence[ScoredRun]) -> tuple[list[Group], list[str]]:
         settings = {**first.identity.typed_variant, **unlike}
         groups.append(Group(first.identity.features, settings, records, examples, single))
     if len({group.label for group in groups}) < len(groups):  # values with the same text, such as 1 and "1"
-        groups = [
-            replace(g, settings={**g.settings, "fingerprint": key[:12]}) for key, g in zip(equal, groups, strict=True)
-        ]
+        hashes = [{"fingerprint": key[:12]} for key in equal]
+        groups = [replace(one, settings={**one.settings, **last}) for one, last in zip(groups, hashes, strict=True)]
     return groups, differing
 
 
@@ -446,9 +431,9 @@ def failure_text(item: RecordFile) -> str:
 
 def _default_title(cell: Cell) -> str:
     """The name of the task on the data, and what else the row sets."""
-    values = {key.lstrip("+"): value for key, _, value in (override.partition("=") for override in cell.row.overrides)}
-    others = names.settings_title({key: value for key, value in values.items() if key not in ("task", "data", "trial")})
-    return ", ".join(filter(None, [names.task_title(cell.identity.data, cell.identity.task), others]))
+    keys = {key.lstrip("+"): value for key, _, value in (override.partition("=") for override in cell.row.overrides)}
+    others = names.settings_title({key: value for key, value in keys.items() if key not in ("task", "data", "trial")})
+    return ", ".join(filter(None, [names.task_title(*cell.identity.row), others]))
 
 
 def _known_scores(key: tuple[str, str], spec: ExperimentRow, settings: Mapping[str, str]) -> names.PaperScore | None:
@@ -528,7 +513,7 @@ def _typed_settings(record: RunRecord) -> list[str]:
     """The settings of a run without arm and seed, including folds, device and threads."""
     data = record.settings("data")
     whole = record.folds if FOLD not in record.identity.variant else None  # else some, which the variant has
-    settings = [all_folds(whole)] if whole else []
+    settings = [f"{FOLD}={','.join(map(str, range(whole)))}"] if whole else []
     settings += [f"{_typed(key, data)}={value}" for key, value in record.identity.typed_variant.items()]
     settings += [] if data.get("shipped", True) else ["data_dir=DIR"]
     if record.environment:

@@ -20,7 +20,7 @@ from results import names, stats
 from results.experiments import Experiment, ExperimentRow
 from results.records.collect import Finding
 from results.records.example_scores import Example
-from results.records.identity import FOLD, Parts, differences, looked_up, shown, without_seed
+from results.records.identity import FOLD, Parts, differences, looked_up, shown
 from results.records.metric import Metric
 from results.records.record import RunRecord, mapping_of, settings_of
 
@@ -114,11 +114,8 @@ class Group:
     @property
     def marks(self) -> str:
         """The signs after the score: an older recipe, a declared warning, a limit on epochs."""
-        return (
-            OLD * bool(self.old_recipe)
-            + WARNED * bool(self.warnings)
-            + LIMITED * any(record.limited for record in self.runs)
-        )
+        limited = any(record.limited for record in self.runs)
+        return OLD * bool(self.old_recipe) + WARNED * bool(self.warnings) + LIMITED * limited
 
     @property
     def partial(self) -> bool:
@@ -199,10 +196,9 @@ class Row:
     @property
     def title(self) -> str:
         """The displayed task, data and settings."""
-        parts = (
-            [self.name, names.settings_title(self.settings)] if self.name else [self.task_title, self.settings_title]
-        )
-        return ", ".join(filter(None, parts))
+        if self.name:
+            return ", ".join(filter(None, [self.name, names.settings_title(self.settings)]))
+        return ", ".join(filter(None, [self.task_title, self.settings_title]))
 
     @property
     def stem(self) -> str:
@@ -357,11 +353,12 @@ def as_stem(name: str) -> str:
 
 def arm_titles(arms: Iterable[str], groups: Sequence[Group]) -> dict[str, str]:
     """Arm -> its displayed name, with a size if all of these groups have the same."""
-    named = {arm: [group.records[0] for group in groups if group.features == arm] for arm in arms}
-    return {
-        arm: names.common_title(arm, (run for run in records if run.identity.features == arm.partition(" ")[0]))
-        for arm, records in named.items()
-    }
+    titles = dict[str, str]()
+    for arm in arms:
+        records = [group.records[0] for group in groups if group.features == arm]
+        of_arm = {names.arm_title(arm, run) for run in records if run.identity.features == arm.partition(" ")[0]}
+        titles[arm] = of_arm.pop() if len(of_arm) == 1 else names.arm_title(arm)
+    return titles
 
 
 def _equal_settings(first: Group, second: Group) -> bool:
@@ -413,7 +410,7 @@ def comparable_parts(record: RunRecord) -> Parts:
     Vectors to which `trainings` in names.toml gives the same name count as equal, and so do controls that are drawn by
     the seed.
     """
-    parts = without_seed(record.hashed)
+    parts = record.without_seed
     if training := names.load_names().trainings.get(str(parts.get("vectors"))):
         parts["vectors"] = training
     hashed = parts.get("settings")  # of a user's YAML; the fingerprint covers these, and the config has all settings
@@ -439,14 +436,13 @@ def lenders_of(groups: Iterable[Group]) -> list[Lender]:
 
     Runs that learned nothing tell nothing about others, and folds show their own deviation.
     """
-    known: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    lenders: dict[tuple[object, ...], Lender] = {}
     for group in groups:
         if not group.few_seeds and not group.single and not any(record.learned_nothing for record in group.records):
-            known[_alike(group)].append(group)
-    return [
-        Lender(max(alike, key=lambda group: group.std or 0.0), sum(len(group.records) - 1 for group in alike))
-        for alike in known.values()
-    ]
+            known = lenders.get(_alike(group), Lender(group, 0))
+            largest = max(known.group, group, key=lambda one: one.std or 0.0)
+            lenders[_alike(group)] = Lender(largest, known.df + len(group.records) - 1)
+    return list(lenders.values())
 
 
 def _alike(group: Group) -> tuple[object, ...]:
@@ -463,14 +459,14 @@ def _intervals(first: Group, second: Group, lender: Lender | None) -> stats.Inte
     clusters = unit_numbers(examples, unit)
     if clusters is not None and unit != FOLD and len(set(clusters)) == len(clusters):
         clusters, unit = None, ""  # such as sentences without documents
-    arms = [_measured(group, metric, len(examples), clusters) for group in (first, second)] if metric else [None]
     arm = stats.ArmScores(lender.group.scores, df=lender.df) if lender else None
-    if metric is None or arms[0] is None or arms[1] is None:
+    one, other = (_measured(one, metric, len(examples), clusters) if metric else None for one in (first, second))
+    if metric is None or one is None or other is None:
         return stats.seed_intervals(first.scores, second.scores, arm)
     if lender and min(len(first.scores), len(second.scores)) == 1:
         lent = _measured(lender.group, metric, len(examples), clusters)
         arm = arm if lent is None else replace(lent, df=lender.df)
-    return stats.paired_intervals(arms[0], arms[1], clusters, unit, arm)
+    return stats.paired_intervals(one, other, clusters, unit, arm)
 
 
 def _measured(group: Group, metric: Metric, size: int, clusters: Sequence[float] | None) -> stats.ArmScores | None:
@@ -643,8 +639,5 @@ def _arm_differences(first: RunRecord, second: RunRecord, wanted: Collection[str
     A setting that only one of them has was added to the suite between the two runs; its default is the old behaviour.
     """
     sides = ({**settings_of(record), "data": record.data_hashes, "metric": record.metric} for record in (first, second))
-    return [
-        key
-        for key, values in differences(*sides).items()
-        if "absent" not in values and not key.startswith("features.") and key not in wanted
-    ]
+    unlike = {key: values for key, values in differences(*sides).items() if "absent" not in values}
+    return [key for key in unlike if not key.startswith("features.") and key not in wanted]

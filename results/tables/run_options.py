@@ -62,10 +62,9 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="NAME", action="append", default=[], help=about)
     about = "also runs with limit=N, marked in their settings"
     parser.add_argument("--include-limited", action="store_true", help=about)
-    about = (
-        "the two features whose difference is the gain, B minus A; settings may follow, in quotes: 'FEATURES KEY=VALUE'"
-    )
-    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help=f"{about} (default: {' '.join(default_pair())})")
+    about = "the two features whose difference is the gain, B minus A; settings may follow, in quotes: "
+    about += f"'FEATURES KEY=VALUE' (default: {' '.join(default_pair())})"
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help=about)
     about = "with --compare: arms have the settings of the main table, such as its biLM, not the suite's defaults"
     parser.add_argument("--main", action="store_true", help=about)
 

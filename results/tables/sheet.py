@@ -167,10 +167,10 @@ def shown_group(row: Row, arm: str) -> Group | None:
     return row.pair[0] if row.pair and arm == row.compared[0] else row.group(arm)
 
 
-def gain_columns(rows: Sequence[Row], header: str = GAIN) -> list[Column]:
+def gain_columns(rows: Sequence[Row]) -> list[Column]:
     """The gain, its p, and the share of errors that it removes."""
     return [
-        (header, "l", list(map(shown_gain, rows))),
+        (GAIN, "l", list(map(shown_gain, rows))),
         ("p", "l", [shown_p(row.interval) for row in rows]),
         ("errors removed, 95 % interval", "l", list(map(shown_cut, rows))),
     ]
@@ -185,12 +185,10 @@ def paper_columns(table: Table, rows: Sequence[Row], arms: Sequence[str], *, wid
     if not wide:
         return columns
     first, second = table.compared
-    gains = [
-        f"{row.printed[second] - row.printed[first]:+.2f}" if {first, second} <= row.printed.keys() else EMPTY
-        for row in rows
-    ]
     cuts = [row.paper.error_cut(row.compared) if row.paper and row.paper.compared else None for row in rows]
     if len(printed) > 2:
+        pairs = [(row.printed, {first, second} <= row.printed.keys()) for row in rows]
+        gains = [f"{scores[second] - scores[first]:+.2f}" if both else EMPTY for scores, both in pairs]
         columns.append(("paper's gain", "l", gains))
     columns.append(("it removed", "l", [EMPTY if cut is None else f"{cut:.1f} %" for cut in cuts]))
     for title, arm in zip([heading for heading, _, _ in score_columns(table, rows, printed)], printed, strict=True):
@@ -230,8 +228,8 @@ def arms_sheet(table: Table, best: bool = False) -> Sheet:
         intervals = {arm: table.against_base(row, arm).interval for arm in arms}
         signs, cells, ranks = corrected_signs(intervals), list[str](), dict[str, tuple[int, int]]()
         if experiment.ranked:
-            own = [group.features for group in row.groups]
-            ranks = supported_ranks({pair: row.comparing(*pair).interval for pair in combinations(own, 2)})
+            pairs = combinations([group.features for group in row.groups], 2)
+            ranks = supported_ranks({pair: row.comparing(*pair).interval for pair in pairs})
         for arm, interval in intervals.items():
             group = row.group(arm)
             parts = [f"{shown_score(group)}{MARK * group.few_seeds}"] if group else []
@@ -255,19 +253,14 @@ def _mean_columns(table: Table) -> list[Column]:
     def gains(first: str, second: str) -> list[float]:
         return [gain for row in rows if (gain := row.comparing(first, second).gain) is not None]
 
-    found = {arm: gains(base, arm) if arm != base else [0.0] * len(rows) for arm in whole}
-    found = {arm: of_arm for arm, of_arm in found.items() if len(of_arm) == len(rows) > 1}
-    ranks = supported_ranks({pair: mean_over_tasks(gains(*pair)) for pair in combinations(found, 2)})
-    means = {arm: statistics.fmean(of_arm) for arm, of_arm in found.items()}
-    cells = {
-        arm: with_interval(f"{means[arm]:+.2f}", mean_over_tasks(of_arm))
-        for arm, of_arm in found.items()
-        if arm != base
-    }
-    priced = {arm: (costs[arm].milliseconds, -means[arm]) for arm in found if arm in costs}
-    front = {
-        arm for arm, (cost, loss) in priced.items() if not any(c <= cost and less < loss for c, less in priced.values())
-    }
+    by_arm = {arm: gains(base, arm) if arm != base else [0.0] * len(rows) for arm in whole}
+    by_arm = {arm: of_arm for arm, of_arm in by_arm.items() if len(of_arm) == len(rows) > 1}
+    ranks = supported_ranks({pair: mean_over_tasks(gains(*pair)) for pair in combinations(by_arm, 2)})
+    means = {arm: statistics.fmean(of_arm) for arm, of_arm in by_arm.items()}
+    cells = {arm: with_interval(f"{means[arm]:+.2f}", mean_over_tasks(of_arm)) for arm, of_arm in by_arm.items()}
+    cells[base] = EMPTY
+    priced = [(costs[arm].milliseconds, means[arm], arm) for arm in by_arm if arm in costs]
+    front = [arm for cost, mean, arm in priced if not any(less <= cost and more > mean for less, more, _ in priced)]
     return [
         (f"mean gain over {len(rows)} tasks, 95 % interval", "l", [cells.get(arm, EMPTY) for arm in table.arms]),
         ("rank", "l", [_shown_rank(ranks, arm) for arm in table.arms]),
@@ -343,11 +336,8 @@ def sections_of(table: Table, sheets: Sequence[Sheet]) -> list[tuple[str, list[s
 def note_line(table: Table, sheets: Sequence[Sheet], option: str = "--notes") -> str:
     """The findings and explanations of a table in one line: the marks, how many there are, and what shows them all."""
     numbers = Counter[str](finding.kind for finding in table.findings)
-    counts = [
-        f"{numbers[kind]} {one if numbers[kind] == 1 else many}"
-        for kind, (_, one, many) in KINDS.items()
-        if numbers[kind]
-    ]
+    in_order = [(numbers[kind], one, many) for kind, (_, one, many) in KINDS.items()]
+    counts = [f"{number} {one if number == 1 else many}" for number, one, many in in_order if number]
     explained = len(explanations(table))
     counts += [f"{explained} explanation{'s' * (explained > 1)}"] * bool(explained)
     shows = [f"{', '.join(counts)}: {option} shows them"] * bool(counts)
@@ -389,8 +379,8 @@ def explanations(table: Table) -> list[str]:
     return [*lines, "what columns and marks mean: results/reading.md"]
 
 
-def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """The displayed settings of the two main arms; empty if none of these rows is on a full data set.
+def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    """The displayed settings of the two main arms; none if none of these rows is on a full data set.
 
     Args:
         main_arms: These settings.
@@ -399,25 +389,22 @@ def arms_title(main_arms: Mapping[str, str], rows: Sequence[Row]) -> str:
     full_size = [row for row in rows if row.data != MINI]
     named = {key for row in full_size for key in (*row.shown_names, *row.settings)}
     unless = ", unless a row names others" if named & main_arms.keys() else ""
-    return f"{names.settings_title(main_arms)}{unless}" if main_arms and full_size else ""
+    return [f"{names.settings_title(main_arms)}{unless}"] if main_arms and full_size else []
 
 
 def arms_note(main_arms: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
-    """The line below a table of these rows that has `arms_title`; none if it is empty."""
-    title = arms_title(main_arms, rows)
-    return [f"on full data sets: {title}"] if title else []
+    """The line below a table of these rows that has `arms_title`, if there is one."""
+    return [f"on full data sets: {title}" for title in arms_title(main_arms, rows)]
 
 
 def trials_text(experiment: Experiment) -> str:
     """The number of settings that were tried on dev before, by task and arm."""
-    tried: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
-    for cell in load_experiment(experiment.trials).cells:
-        tried[names.task_title(cell.named["data"], cell.named["task"])][cell.arm].add(tuple(cell.overrides[1:]))
-    counts = {
-        name: ", ".join(f"{names.arm_title(arm)} {len(settings)}" for arm, settings in arms.items())
-        for name, arms in tried.items()
-    }
-    listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
+    cells = load_experiment(experiment.trials).cells
+    without_seed = dict.fromkeys((cell.identity.row, cell.arm, tuple(cell.overrides[1:])) for cell in cells)
+    tried: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (row, arm), number in Counter((row, arm) for row, arm, _ in without_seed).items():
+        tried[row].append(f"{names.arm_title(arm)} {number}")
+    listed = "; ".join(f"{names.task_title(*row)}: {', '.join(arms)}" for row, arms in tried.items())
     first, second = map(names.arm_title, names.default_pair())
     return (
         f"settings tried on dev before (experiment={experiment.trials}): {listed}; other rows: none. Arms with frozen "
@@ -436,16 +423,13 @@ def interval_legend(intervals: Sequence[tuple[str, Interval | None]]) -> list[st
     }
     rows = {over: [name for name, interval in known if interval.over == over] for over in texts}
     several = sum(map(bool, rows.values())) > 1
-    lines = [
-        f"95 % intervals and p{_named(titles) * several}: {texts[over]}. They do not cover another training of the biLM"
-        for over, titles in rows.items()
-        if titles
-    ]
+    lines = []
+    for over in (over for over, titles in rows.items() if titles):
+        what = f"95 % intervals and p{_named(rows[over]) * several}: {texts[over]}"
+        lines.append(f"{what}. They do not cover another training of the biLM")
     for unit in dict.fromkeys(interval.unit for _, interval in known if interval.unit):
-        unknown = [
-            name for name, one in known if one.unit == unit and one.over not in ("seeds", "folds") and not one.clusters
-        ]
-        if unknown:
+        of_unit = [(name, interval) for name, interval in known if interval.unit == unit and not interval.clusters]
+        if unknown := [name for name, interval in of_unit if interval.over not in ("seeds", "folds")]:
             lines.append(
                 f"examples of one {unit} count as independent{_named(unknown)}, because these records do not say which "
                 f"{unit} an example is of: the intervals may be too narrow"

@@ -182,12 +182,8 @@ def _html_cell(header: str, cell: str) -> str:
 
 
 # Formats to read, of tables and the text below them.
-LAYOUTS: Mapping[str, Callable[[Sequence[Sheet], Sections], str]] = {
-    "text": as_text,
-    "md": as_markdown,
-    "markdown": as_markdown,
-    "tex": as_tex,
-}
+Layout = Callable[[Sequence[Sheet], Sections], str]
+LAYOUTS: Mapping[str, Layout] = {"text": as_text, "md": as_markdown, "markdown": as_markdown, "tex": as_tex}
 
 
 def as_json(table: Table) -> str:
@@ -269,14 +265,10 @@ def _json_gain(row: Row) -> dict[str, object]:
     """The gain with its interval, and the errors removed; None where there is no pair."""
     return {
         "gain": clean(row.gain),
-        "gain_interval": _json_interval(row.interval),
+        "gain_interval": row.interval and asdict(row.interval),
         "errors_removed": clean(row.error_cut),
-        "errors_removed_interval": _json_interval(row.cut_interval),
+        "errors_removed_interval": row.cut_interval and asdict(row.cut_interval),
     }
-
-
-def _json_interval(interval: Interval | None) -> dict[str, object] | None:
-    return asdict(interval) if interval else None
 
 
 def clean(number: float | None) -> float | None:

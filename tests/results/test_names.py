@@ -10,10 +10,11 @@ import results.report.__main__
 import results.status
 from results.experiments import TABLE1, load_experiment
 from results.figures.drawing import PALETTE
-from results.names import arm_title, common_title, default_pair, load_names, metric_of, settings_title, task_title
+from results.names import arm_title, default_pair, load_names, metric_of, settings_title, task_title
 from results.records.metric import Metric, Ratio
 from results.records.record import write_record
 from results.records.typed_json import PAPER
+from results.tables.rows import Group, arm_titles
 from tests.results.making import make_record, run_table, save
 
 KNOWN = ("ner", "sst5", "sst", "snli", "squad", "srl", "coref", "glove", "word2vec", "elmo_random", "gpt2", "bert")
@@ -171,7 +172,8 @@ def test_the_title_of_an_arm_ends_with_its_size():
     record = replace(make_record(), config={"features": {"words": {"vectors": "glove/840B.300d"}}})
     assert arm_title("glove", record) == "GloVe 300-d"
     assert arm_title("glove") == "GloVe"
-    assert common_title("glove", [record, make_record()]) == "GloVe", "two sizes in one column"
+    groups = [Group("glove", {}, [run]) for run in (record, make_record())]
+    assert arm_titles(["glove"], groups) == {"glove": "GloVe"}, "two sizes in one column"
     assert arm_title("elmo_random") == "untrained biLM (control)"
     assert arm_title("elmo features.elmo.layers=last") == "+ ELMo features.elmo.layers=last"
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from results.records.identity import Identity, differences, fingerprint, without_seed
+from results.records.identity import Identity, differences, fingerprint
+from tests.results.making import make_record
 
 RUNS = Path("runs")
 
@@ -67,13 +68,13 @@ def test_fingerprint_refuses_what_is_not_plain(value):
 
 
 def test_only_the_runs_own_seed_is_removed():
-    def parts(seed, bilm_seed=0, lr=0.1):
-        return {"identity": {"seed": seed}, "settings": {"lr": lr, "features.random.seed": bilm_seed}}
+    def run(seed, bilm_seed=0, lr=0.1):
+        return make_record(90.0, seed=seed, lr=lr, variant={"features.random.seed": bilm_seed})
 
-    assert without_seed(parts(1)) == without_seed(parts(2))
-    assert fingerprint(parts(1)) != fingerprint(parts(2))
-    assert without_seed(parts(1)) != without_seed(parts(1, bilm_seed=1))
-    assert without_seed(parts(1)) != without_seed(parts(1, lr=0.2))
+    assert run(1).without_seed == run(2).without_seed
+    assert run(1).fingerprint != run(2).fingerprint
+    assert run(1).without_seed != run(1, bilm_seed=1).without_seed
+    assert run(1).without_seed != run(1, lr=0.2).without_seed
 
 
 def test_differences_are_keys_as_typed():
