@@ -76,9 +76,8 @@ def compare(options: argparse.Namespace) -> int:
     tuned = {"elmo_own": tuned_arm(options.text, options.runs)} if options.text else {}
     plan = make_plan(data, given.stem, options.runs, range(1, options.seeds + 1), tuned)
     kinds = {"classify": "labelled texts", "pairs": "pairs of texts", "ner": "sentences with tags"}
-    labels = sorted({tag[2:] for row in data.rows for tag in row.tags if tag[2:]} or {row.label for row in data.rows})
-    named = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
-    say(f"{options.source}: {len(data.rows):,} {kinds[data.task]}, {len(labels)} labels: {named}")
+    named = ", ".join(data.labels[:6]) + ", ..." * (len(data.labels) > 6)
+    say(f"{options.source}: {len(data.rows):,} {kinds[data.task]}, {len(data.labels)} labels: {named}")
     for line in data.said:
         say(f"  {line}")
     how = f"{plan.folds}-fold cross-validation" if plan.folds else f"{len(plan.tested):,} of them to test"
