@@ -197,10 +197,8 @@ def fetch(url: str, target: Path, file: PublishedFile, console: Console, name: s
     partial = target.with_name(f"{target.name}.partial")
     if not console.is_terminal:
         print_line(console, f"{name}: downloading {url}")
-    with (
-        requests.Session() as session,
-        progress_bar(console, DownloadColumn(), TransferSpeedColumn(), transient=True) as bar,
-    ):
+    columns = DownloadColumn(), TransferSpeedColumn()
+    with requests.Session() as session, progress_bar(console, *columns, transient=True) as bar:
         task = bar.add_task(name, total=file.size)
         for scheme in ("https://", "http://"):
             session.mount(scheme, HTTPAdapter(max_retries=Retry(**BUSY)))

@@ -186,11 +186,8 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         "training": about | {"gensim": gensim.__version__},
     }
     write_json(about_it, card)
-    print_line(
-        console,
-        f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training; "
-        f"description: {about_it.name}",
-    )
+    made = f"{about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training"
+    print_line(console, f"{out}: {made}; description: {about_it.name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -185,12 +185,11 @@ def cell_of(content: Mapping[str, Any]) -> tuple[str, str]:
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
     """The JSON object in the text of a file of options; `where` names it in an error."""
-    with reworded(
-        ValueError, lambda it: f"{where}: expected a JSON object, but it does not parse: {it}. Copy it again"
-    ):
+    expected = f"{where}: expected a JSON object"
+    with reworded(ValueError, lambda it: f"{expected}, but it does not parse: {it}. Copy it again"):
         content = parse_json(text)
     if not isinstance(content, dict):
-        raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}. Copy it again")
+        raise InputError(f"{expected}, found a {type(content).__name__}. Copy it again")
     return content
 
 

@@ -318,9 +318,7 @@ def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], 
 
     # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
     damaged, problem = (OSError, RuntimeError, KeyError, TypeError, ValueError), f"{path}: not a readable HDF5 file"
-    with (
-        reworded(damaged, lambda error: f"{problem}, perhaps cut short ({error}). Copy it again"),
-        h5py.File(path, "r") as file,
-    ):
+    reading = reworded(damaged, lambda error: f"{problem}, perhaps cut short ({error}). Copy it again")
+    with reading, h5py.File(path, "r") as file:
         file.visititems(visit)
         yield shapes, set(), lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32))

@@ -143,10 +143,8 @@ def raw_rows(path: Path, ending: str | None = None, tolerant: bool = False) -> I
         except StopIteration:
             return
         except csv.Error as error:
-            row, problem = (
-                ["".join(taken).strip()],
-                f"expected a table, found: {error}. Check the quotes up to this line",
-            )
+            row = ["".join(taken).strip()]
+            problem = f"expected a table, found: {error}. Check the quotes up to this line"
         width = width or len(row)
         if row and len(row) != width and not problem:
             remedy = "Put quotes around texts with commas or line ends"

@@ -65,9 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", metavar="N", type=int, help=sizes)
     precisions = "of OUT; int8: float32, computed with int8 products, faster on most CPUs; default: %(default)s"
     parser.add_argument("--precision", choices=("float32", "float16", "int8"), help=precisions)
-    parser.add_argument(
-        "--device", choices=DEVICES, default="auto", help="default: a GPU if there is one; with Ray --gpus"
-    )
+    about = "default: a GPU if there is one; with Ray --gpus"
+    parser.add_argument("--device", choices=DEVICES, default="auto", help=about)
     many = parser.add_argument_group("many files")
     many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")
     many.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local, in this process")

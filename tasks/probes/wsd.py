@@ -142,11 +142,8 @@ def _of_json(path: Path, name: str, line: str) -> SenseSentence:
     if not lists or not all(keys is None or is_texts(keys) for keys in senses):
         raise ValueError("expected a list of tokens, and for each a list of sense keys or null")
     entries = [[entry_of(key) for key in keys or ()] for keys in senses]  # checks all keys
-    tagged = [
-        (token, entry[0] if entry else None, keys or ())
-        for token, entry, keys in zip(tokens, entries, senses, strict=True)
-    ]
-    return _sentence(name, path, tagged)
+    rows = zip(tokens, entries, senses, strict=True)
+    return _sentence(name, path, [(token, entry[0] if entry else None, keys or ()) for token, entry, keys in rows])
 
 
 def _of_xml(path: Path) -> list[SenseSentence]:

@@ -77,18 +77,16 @@ class SweepJob:
         """Does the run of this config."""
         ended: Ended = self.task(config)
         if ended.status == "finished":
-            print_line(Console(stderr=True), f"{end_line('', ended)}{self._progress()}")
+            so_far = ""
+            if self.total:
+                count = self.runs_ended()
+                so_far = f"  {progress(self.total, len(self.to_do) - count, count, time.time() - self.since)}"
+            print_line(Console(stderr=True), f"{end_line('', ended)}{so_far}")
         return ended
 
     def runs_ended(self) -> int:
         """The number of runs of this sweep that have written a record."""
         return sum(_written(path) != before for path, before in self.to_do.items())
-
-    def _progress(self) -> str:
-        if not self.total:
-            return ""
-        ended = self.runs_ended()
-        return f"  {progress(self.total, len(self.to_do) - ended, ended, time.time() - self.since)}"
 
 
 class SuiteSweeper(Sweeper):
