@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from elmo.common.checks import Dropout, Width
 from elmo.common.errors import excerpt, reworded
 from elmo.common.files import table_rows, utf8_lines
-from elmo.tokeniser import Tokeniser
 from results.records.metric import Grouping
-from tasks.data.text import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
+from tasks.data.text import TOKENISER, TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
 from tasks.kinds import Classification, Classifier
 from tasks.modules import layers
 from tasks.task import Batch, FeatureBatch, Head, Sentence, Split
@@ -74,7 +73,6 @@ class _Words:
 
     def __init__(self, reader: PairReader) -> None:
         self._parses = reader.parses
-        self._tokeniser = Tokeniser()
         self._known: dict[str, Sentence] = {}
 
     def of(self, text: str, parse: object) -> Sentence:
@@ -82,7 +80,7 @@ class _Words:
         source = parse if self._parses and isinstance(parse, str) and parse.strip() else text
         if source not in self._known:
             if source is text:
-                words = [word for part in self._tokeniser.paragraph(" ".join(text.split())) for word in part]
+                words = [word for part in TOKENISER.paragraph(" ".join(text.split())) for word in part]
             else:
                 words = [TREEBANK_ESCAPES.get(word, word) for word in source.split() if word not in ("(", ")")]
             self._known[source] = tuple(map(sys.intern, words))
