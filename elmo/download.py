@@ -47,11 +47,9 @@ class DownloadNeeded(InputError):  # noqa: N818
     """Raised in place of a download, see `without_downloads`; `size` is in bytes, None if it is not known."""
 
     def __init__(self, name: str, size: int | None) -> None:
-        super().__init__(
-            f"{name}: expected its files in {downloads_folder()}, found none. python -m elmo.download {name}"
-        )
-        self.name = name
-        self.size = size
+        place = downloads_folder()
+        super().__init__(f"{name}: expected its files in {place}, found none. python -m elmo.download {name}")
+        self.name, self.size = name, size
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -196,18 +197,15 @@ def json_object(text: str | bytes, where: str) -> dict[str, Any]:
 _NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}
 
 
-def _integer(value: object) -> int:
-    """The value, if it is an integer: not 2.7, which int() would cut to 2, nor "2"."""
-    if type(value) is not int:
-        raise TypeError(f"expected a whole number, found {str(value)[:60]!r}")
+def _typed(kind: type, expected: str, value: object) -> Any:  # noqa: ANN401
+    """The value, if it has this type: not 2.7, which int() would cut to 2, nor "no", which bool() makes true."""
+    if type(value) is not kind:
+        raise TypeError(f"expected {expected}, found {str(value)[:60]!r}")
     return value
 
 
-def _boolean(value: object) -> bool:
-    """The value, if it is a boolean: not "no", which bool() makes true."""
-    if not isinstance(value, bool):
-        raise TypeError(f"expected true or false, found {str(value)[:60]!r}")
-    return value
+_integer = partial(_typed, int, "a whole number")
+_boolean = partial(_typed, bool, "true or false")
 
 
 def _optional_float(value: float | None) -> float | None:

@@ -85,9 +85,7 @@ class Meter:
         self._console = console
         self._title = title
         self._total = max(total, 1)
-        self._done = 0
-        self._tokens = 0
-        self._tenths = 0
+        self._done = self._tokens = self._tenths = 0
         self._began = time.monotonic()
         self._bar = progress_bar(console, progress.TaskProgressColumn(), progress.TextColumn("{task.fields[rate]}"))
         self._task = self._bar.add_task(title, total=self._total, rate="")
