@@ -32,9 +32,8 @@ PATIENCE_S = 60.0  # how long a server may be silent
 BUSY = dict[str, Any](total=4, connect=0, read=0, status_forcelist=(429, 500, 502, 503, 504), backoff_factor=1.0)
 CHUNK = 1 << 18
 # How files begin that are published without a hash: a log-in page must not count as one.
-BEGINNINGS = {".json": (b"{",), ".hdf5": (b"\x89HDF\r\n\x1a\n",)} | dict.fromkeys(
-    (".pt", ".pth"), (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04")
-)
+OF_TORCH = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04")
+BEGINNINGS = {".json": (b"{",), ".hdf5": (b"\x89HDF\r\n\x1a\n",), ".pt": OF_TORCH, ".pth": OF_TORCH}
 
 _downloads_allowed = True
 

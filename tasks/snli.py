@@ -114,10 +114,8 @@ def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_
     """
     similarity = layers.product(premise, hypothesis.transpose(1, 2))  # (batch, tokens of premise, tokens of hypothesis)
     for_premise = layers.product(layers.masked_softmax(similarity, hypothesis_mask[:, None, :]), hypothesis)
-    for_hypothesis = layers.product(
-        layers.masked_softmax(similarity.transpose(1, 2), premise_mask[:, None, :]), premise
-    )
-    return for_premise, for_hypothesis
+    transposed = similarity.transpose(1, 2)
+    return for_premise, layers.product(layers.masked_softmax(transposed, premise_mask[:, None, :]), premise)
 
 
 def enhance(states: Tensor, attended: Tensor) -> Tensor:
@@ -137,9 +135,8 @@ class Esim(Classifier):
         hidden = settings.hidden
         self.input_dropout = layers.VariationalDropout(settings.dropout)
         self.encoder = layers.BiRnn(input_dim, hidden, cell=layers.OrthogonalLstm)
-        self.projection = nn.Sequential(
-            layers.XavierLinear(4 * (self.encoder.output_dim + output_dim), hidden), nn.ReLU()
-        )
+        dim = self.encoder.output_dim + output_dim
+        self.projection = nn.Sequential(layers.XavierLinear(4 * dim, hidden), nn.ReLU())
         self.composition = layers.BiRnn(hidden, hidden, cell=layers.OrthogonalLstm)
         self.classifier = nn.Sequential(
             nn.Dropout(settings.dropout),

@@ -150,9 +150,8 @@ class DeepSrl(Head):
         emissions = self._emissions(text, batch)
         paths = best_tags(emissions, self.rules.between, self.rules.first, self.rules.last, text.mask)
         shares = emissions.float().softmax(dim=-1).gather(2, padded(paths, text.mask).unsqueeze(2)).squeeze(2).tolist()
-        return [
-            ([self.tags[number] for number in path], row[: len(path)]) for path, row in zip(paths, shares, strict=True)
-        ]
+        pairs = zip(paths, shares, strict=True)
+        return [([self.tags[number] for number in path], row[: len(path)]) for path, row in pairs]
 
 
 class Argument(NamedTuple):

@@ -211,8 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name != "cased":
             parser.add_argument(option, type=type(value), default=value, help=f"{note}default: %(default)s")
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
-    ended = "interrupted; no vectors were written, the next run starts again"
-    return parser.run(arguments, _train, ended)
+    return parser.run(arguments, _train, "interrupted; no vectors were written, the next run starts again")
 
 
 def _train(options: argparse.Namespace) -> None:

@@ -138,8 +138,7 @@ def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
     installed = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_joblib_launcher")
     if jobs != 1 and not installed:
         say("one run at a time; for one a core: pip install hydra-joblib-launcher")
-    parallel = jobs != 1 and installed
-    launcher = ["hydra/launcher=cores", f"hydra.launcher.n_jobs={jobs}"] if parallel else []
+    launcher = ["hydra/launcher=cores", f"hydra.launcher.n_jobs={jobs}"] if jobs != 1 and installed else []
     words = ["-m", f"experiment={quoted(plan.experiment)}", f"runs_dir={quoted(runs_dir)}", "retry=failed", *launcher]
     log, done = plan.folder / "runs.log", 0
     with log.open("w", encoding="utf-8") as file, Meter(Console(stderr=True), "runs", plan.runs) as meter:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 from elmo.common.files import utf8_lines
 from results.records.metric import Metric, Ratio
 from tasks.data.text import TREEBANK_ESCAPES, is_texts, json_object, parsed_lines, span_fields
@@ -147,10 +147,9 @@ def _of_json(path: Path, name: str, line: str) -> SenseSentence:
 
 
 def _of_xml(path: Path) -> list[SenseSentence]:
-    try:
+    wrong = ElementTree.ParseError, LookupError, ValueError  # the latter two for its encoding
+    with reworded(wrong, lambda error: f"{path}: expected XML: {error}. Get the file again"):
         root = ElementTree.parse(path).getroot()
-    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two for its encoding
-        raise InputError(f"{path}: expected XML: {error}. Get the file again") from error
     gold_file = path.with_name(path.name.removesuffix(XML) + GOLD)
     gold = dict(parsed_lines(utf8_lines(gold_file), gold_file, "Correct the line", _gold_keys))
     sentences = []
