@@ -23,11 +23,9 @@ def convert(weights: str, out: Path, precision: str) -> None:
     if out.exists():
         raise InputError(f"{out}: this file exists; name a new one, or delete it first")
     source = weight_files.find_weights(weights)  # before OUT is in that folder, too
-    bilm, described = weight_files.load_bilm(weights), weight_files.options_path(out)
-    if described.exists() and BilmOptions.from_file(described) != bilm.options:
-        raise InputError(
-            f"{described}: the options of another biLM, which would be lost; name a file in another folder"
-        )
+    bilm, options = weight_files.load_bilm(weights), weight_files.options_path(out)
+    if options.exists() and BilmOptions.from_file(options) != bilm.options:
+        raise InputError(f"{options}: the options of another biLM, which would be lost; name a file in another folder")
     weight_files.save_bilm(bilm, out, weight_files.PRECISIONS[precision])
     before, after = (path.stat().st_size / 1e6 for path in (source, out))
     print(f"{weights}: {before:,.1f} MB; {out} in {precision}: {after:,.1f} MB")

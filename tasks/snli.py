@@ -16,20 +16,10 @@ from torch import Tensor, nn
 from elmo.common.checks import Dropout, Width
 from elmo.common.errors import excerpt, reworded
 from elmo.common.files import table_rows, utf8_lines
-from elmo.tokeniser import Tokeniser
 from results.records.metric import Grouping
-from tasks.data.text import TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
+from tasks.data.text import TOKENISER, TREEBANK_ESCAPES, json_object, parsed_lines, parsed_rows
 from tasks.kinds import Classification, Classifier
-from tasks.modules.layers import (
-    BiRnn,
-    OrthogonalLstm,
-    VariationalDropout,
-    XavierLinear,
-    masked_max,
-    masked_mean,
-    masked_softmax,
-    product,
-)
+from tasks.modules import layers
 from tasks.task import Batch, FeatureBatch, Head, Sentence, Split
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -83,7 +73,6 @@ class _Words:
 
     def __init__(self, reader: PairReader) -> None:
         self._parses = reader.parses
-        self._tokeniser = Tokeniser()
         self._known: dict[str, Sentence] = {}
 
     def of(self, text: str, parse: object) -> Sentence:
@@ -91,7 +80,7 @@ class _Words:
         source = parse if self._parses and isinstance(parse, str) and parse.strip() else text
         if source not in self._known:
             if source is text:
-                words = [word for part in self._tokeniser.paragraph(" ".join(text.split())) for word in part]
+                words = [word for part in TOKENISER.paragraph(" ".join(text.split())) for word in part]
             else:
                 words = [TREEBANK_ESCAPES.get(word, word) for word in source.split() if word not in ("(", ")")]
             self._known[source] = tuple(map(sys.intern, words))
@@ -123,10 +112,10 @@ def align(premise: Tensor, hypothesis: Tensor, premise_mask: Tensor, hypothesis_
     Returns:
         A tensor of the premise's shape and one of the hypothesis's shape.
     """
-    similarity = product(premise, hypothesis.transpose(1, 2))  # (batch, tokens of premise, tokens of hypothesis)
-    for_premise = product(masked_softmax(similarity, hypothesis_mask[:, None, :]), hypothesis)
-    for_hypothesis = product(masked_softmax(similarity.transpose(1, 2), premise_mask[:, None, :]), premise)
-    return for_premise, for_hypothesis
+    similarity = layers.product(premise, hypothesis.transpose(1, 2))  # (batch, tokens of premise, tokens of hypothesis)
+    for_premise = layers.product(layers.masked_softmax(similarity, hypothesis_mask[:, None, :]), hypothesis)
+    transposed = similarity.transpose(1, 2)
+    return for_premise, layers.product(layers.masked_softmax(transposed, premise_mask[:, None, :]), premise)
 
 
 def enhance(states: Tensor, attended: Tensor) -> Tensor:
@@ -144,16 +133,17 @@ class Esim(Classifier):
     def __init__(self, settings: EsimSettings, labels: Sequence[str], input_dim: int, output_dim: int) -> None:
         super().__init__(labels)
         hidden = settings.hidden
-        self.input_dropout = VariationalDropout(settings.dropout)
-        self.encoder = BiRnn(input_dim, hidden, cell=OrthogonalLstm)
-        self.projection = nn.Sequential(XavierLinear(4 * (self.encoder.output_dim + output_dim), hidden), nn.ReLU())
-        self.composition = BiRnn(hidden, hidden, cell=OrthogonalLstm)
+        self.input_dropout = layers.VariationalDropout(settings.dropout)
+        self.encoder = layers.BiRnn(input_dim, hidden, cell=layers.OrthogonalLstm)
+        dim = self.encoder.output_dim + output_dim
+        self.projection = nn.Sequential(layers.XavierLinear(4 * dim, hidden), nn.ReLU())
+        self.composition = layers.BiRnn(hidden, hidden, cell=layers.OrthogonalLstm)
         self.classifier = nn.Sequential(
             nn.Dropout(settings.dropout),
-            XavierLinear(4 * self.composition.output_dim, hidden),
+            layers.XavierLinear(4 * self.composition.output_dim, hidden),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
-            XavierLinear(hidden, len(labels)),
+            layers.XavierLinear(hidden, len(labels)),
         )
 
     def _encode(self, texts: Sequence[FeatureBatch]) -> list[Tensor]:
@@ -166,7 +156,7 @@ class Esim(Classifier):
         dropped = [self.input_dropout(self.projection(states)) for states in inferences]  # (batch, tokens, hidden) each
         composed = self.composition.together([(x, text.lengths) for x, text in zip(dropped, texts, strict=True)])
         return [
-            torch.cat([masked_mean(states, text.mask), masked_max(states, text.mask)], dim=-1)
+            torch.cat([layers.masked_mean(states, text.mask), layers.masked_max(states, text.mask)], dim=-1)
             for states, text in zip(composed, texts, strict=True)
         ]
 

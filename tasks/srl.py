@@ -65,10 +65,8 @@ def read_frames(path: Path) -> list[SrlExample]:
             if not sentence.predicates:
                 examples.append(SrlExample(name, sentence.words, sentence=name))
             for at, spans in zip(sentence.predicates, sentence.arguments, strict=True):
-                first = at == sentence.predicates[0]
-                examples.append(
-                    SrlExample(f"{name}:{at}", sentence.words, spans, (), name, at, sentence.pos[at], first)
-                )
+                about = name, at, sentence.pos[at], at == sentence.predicates[0]
+                examples.append(SrlExample(f"{name}:{at}", sentence.words, spans, (), *about))
     return examples
 
 
@@ -123,9 +121,8 @@ class DeepSrl(Head):
         super().__init__()
         self.tags = list(tags)
         self.flags = FlagEmbedding(settings.flag_dim)
-        self.encoder = AlternatingHighwayLstm(
-            input_dim + settings.flag_dim, settings.hidden, settings.layers, settings.recurrent_dropout
-        )
+        sizes = settings.hidden, settings.layers, settings.recurrent_dropout
+        self.encoder = AlternatingHighwayLstm(input_dim + settings.flag_dim, *sizes)
         self.projection = OrthogonalLinear(self.encoder.output_dim + output_dim, len(tags))
         self.rules = TagRules(tags, may_follow_in_iob2)
 
@@ -153,9 +150,8 @@ class DeepSrl(Head):
         emissions = self._emissions(text, batch)
         paths = best_tags(emissions, self.rules.between, self.rules.first, self.rules.last, text.mask)
         shares = emissions.float().softmax(dim=-1).gather(2, padded(paths, text.mask).unsqueeze(2)).squeeze(2).tolist()
-        return [
-            ([self.tags[number] for number in path], row[: len(path)]) for path, row in zip(paths, shares, strict=True)
-        ]
+        pairs = zip(paths, shares, strict=True)
+        return [([self.tags[number] for number in path], row[: len(path)]) for path, row in pairs]
 
 
 class Argument(NamedTuple):
@@ -204,9 +200,8 @@ def srl_scores(
             arguments for any prediction.
     """
     right = [counted_arguments(spans) for spans in gold]
-    guessed = [
-        [] if pos is None else counted_arguments(spans) for spans, pos in zip(predicted, predicates, strict=True)
-    ]
+    pairs = zip(predicted, predicates, strict=True)
+    guessed = [[] if pos is None else counted_arguments(spans) for spans, pos in pairs]
     scores = add_units(span_scores(right, guessed), "sentence", sentences)
     by_kind = {}
     for kind in (*KINDS.values(), OTHER):

@@ -186,11 +186,8 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         "training": about | {"gensim": gensim.__version__},
     }
     write_json(about_it, card)
-    print_line(
-        console,
-        f"{out}: {about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training; "
-        f"description: {about_it.name}",
-    )
+    made = f"{about['words']:,} words of {settings.dim} numbers, in {about['seconds']:.0f} s of training"
+    print_line(console, f"{out}: {made}; description: {about_it.name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -214,8 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name != "cased":
             parser.add_argument(option, type=type(value), default=value, help=f"{note}default: %(default)s")
     parser.add_argument("--cased", action="store_true", help="keep capitals, for features.words.lowercase=false")
-    ended = "interrupted; no vectors were written, the next run starts again"
-    return parser.run(arguments, _train, ended)
+    return parser.run(arguments, _train, "interrupted; no vectors were written, the next run starts again")
 
 
 def _train(options: argparse.Namespace) -> None:

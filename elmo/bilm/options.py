@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -185,30 +186,26 @@ def cell_of(content: Mapping[str, Any]) -> tuple[str, str]:
 
 def json_object(text: str | bytes, where: str) -> dict[str, Any]:
     """The JSON object in the text of a file of options; `where` names it in an error."""
-    with reworded(
-        ValueError, lambda it: f"{where}: expected a JSON object, but it does not parse: {it}. Copy it again"
-    ):
+    expected = f"{where}: expected a JSON object"
+    with reworded(ValueError, lambda it: f"{expected}, but it does not parse: {it}. Copy it again"):
         content = parse_json(text)
     if not isinstance(content, dict):
-        raise InputError(f"{where}: expected a JSON object, found a {type(content).__name__}. Copy it again")
+        raise InputError(f"{expected}, found a {type(content).__name__}. Copy it again")
     return content
 
 
 _NO_CHARACTERS: dict[str, Any] = {"filters": (), "embedding": {"dim": 0}}
 
 
-def _integer(value: object) -> int:
-    """The value, if it is an integer: not 2.7, which int() would cut to 2, nor "2"."""
-    if type(value) is not int:
-        raise TypeError(f"expected a whole number, found {str(value)[:60]!r}")
+def _typed(kind: type, expected: str, value: object) -> Any:  # noqa: ANN401
+    """The value, if it has this type: not 2.7, which int() would cut to 2, nor "no", which bool() makes true."""
+    if type(value) is not kind:
+        raise TypeError(f"expected {expected}, found {str(value)[:60]!r}")
     return value
 
 
-def _boolean(value: object) -> bool:
-    """The value, if it is a boolean: not "no", which bool() makes true."""
-    if not isinstance(value, bool):
-        raise TypeError(f"expected true or false, found {str(value)[:60]!r}")
-    return value
+_integer = partial(_typed, int, "a whole number")
+_boolean = partial(_typed, bool, "true or false")
 
 
 def _optional_float(value: float | None) -> float | None:

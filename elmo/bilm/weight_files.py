@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
@@ -206,6 +205,8 @@ def save_weights(
             # save_file would make a file that only its owner can read.
             partial.write_bytes(save(tensors, metadata={"options": text}))
         elif path.suffix in HDF5_SUFFIXES:
+            import h5py  # imported here: most runs read no HDF5
+
             with h5py.File(partial, "w") as file:
                 for name, tensor in tensors.items():
                     file.create_dataset(name, data=tensor.numpy())
@@ -306,6 +307,8 @@ def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], 
             yield shapes, {name for name, part in parts.items() if part.get_dtype() == "I8"}, file.get_tensor
         return
 
+    import h5py
+
     def visit(name: str, item: object) -> None:
         # Skips text, such as a sentence index, and datasets without values or with values in another file.
         if (
@@ -318,9 +321,7 @@ def _opened(path: Path) -> Iterator[tuple[dict[str, tuple[int, ...]], set[str], 
 
     # What h5py raises for a damaged file; the last three for damaged shapes, types and names.
     damaged, problem = (OSError, RuntimeError, KeyError, TypeError, ValueError), f"{path}: not a readable HDF5 file"
-    with (
-        reworded(damaged, lambda error: f"{problem}, perhaps cut short ({error}). Copy it again"),
-        h5py.File(path, "r") as file,
-    ):
+    reading = reworded(damaged, lambda error: f"{problem}, perhaps cut short ({error}). Copy it again")
+    with reading, h5py.File(path, "r") as file:
         file.visititems(visit)
         yield shapes, set(), lambda name: torch.from_numpy(np.asarray(file[name], dtype=np.float32))

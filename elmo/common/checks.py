@@ -53,9 +53,6 @@ def within(expected: str, holds: Callable[[float], bool], key: str, value: float
 
 
 positive = partial(within, "a positive number", lambda value: value > 0)
-dropout = partial(within, "at least 0 and below 1", lambda value: 0 <= value < 1)
-fraction = partial(within, "above 0 and below 1", lambda value: 0 < value < 1)
-share = partial(within, "more than 0 and at most 1", lambda value: 0 < value <= 1)
 
 
 def one_of(known: Collection[str], key: str, value: str) -> None:
@@ -87,9 +84,9 @@ AtLeastOne = Annotated[int, partial(at_least, 1)]
 AtLeastZero = Annotated[int, partial(at_least, 0)]
 NotNegative = Annotated[float, partial(at_least, 0)]
 Positive = Annotated[float, positive]
-Dropout = Annotated[float, dropout]
-Fraction = Annotated[float, fraction]
-Share = Annotated[float, share]
+Dropout = Annotated[float, partial(within, "at least 0 and below 1", lambda value: 0 <= value < 1)]
+Fraction = Annotated[float, partial(within, "above 0 and below 1", lambda value: 0 < value < 1)]
+Share = Annotated[float, partial(within, "more than 0 and at most 1", lambda value: 0 < value <= 1)]
 
 
 def check_ranges(key: str, settings: object) -> None:

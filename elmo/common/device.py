@@ -39,12 +39,10 @@ def choose_device(name: str) -> torch.device:
         raise InputError(f"device must be one of {', '.join(DEVICES)}, found {name!r}")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""  # as Ray and SLURM do it
+        if os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+            raise InputError("device=cuda: torch finds no usable GPU here; use cpu or auto")
         remedy = "request one with hydra.launcher.ray.remote.num_gpus=1, or hydra.launcher.gpus_per_node=1 for slurm"
-        device = (
-            f"CUDA_VISIBLE_DEVICES is empty; {remedy}" if hidden else "torch finds no usable GPU here; use cpu or auto"
-        )
-        raise InputError(f"device=cuda: {device}")
+        raise InputError(f"device=cuda: CUDA_VISIBLE_DEVICES is empty; {remedy}")  # as Ray and SLURM set it
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 

@@ -132,23 +132,16 @@ def _report_uncaught(kind: type[BaseException], error: BaseException, trace: Tra
     if issubclass(kind, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
     elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in OWN_PACKAGES:
-        print(
-            f"{error}: {sys.executable} lacks packages of the suite. In its folder, run `make setup` once, then use "
-            ".venv/bin/python",
-            file=sys.stderr,
-        )
+        remedy = "In its folder, run `make setup` once, then use .venv/bin/python"
+        print(f"{error}: {sys.executable} lacks packages of the suite. {remedy}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
 def command_parser(module: str, description: str, epilog: str | None = None) -> CommandParser:
     """A parser for `python -m MODULE` whose help keeps the line breaks of these texts."""
-    return CommandParser(
-        prog=f"python -m {module}",
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    layout = argparse.RawDescriptionHelpFormatter
+    return CommandParser(f"python -m {module}", description=description, epilog=epilog, formatter_class=layout)
 
 
 def exit_status(module: str, work: Callable[[], int | None], interrupted: str = "interrupted") -> int:

@@ -87,8 +87,8 @@ def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
     number = 0
 
     def say(error: UnicodeDecodeError) -> str:
-        found = f"{path}, line {number}: expected UTF-8 text, found: {error.reason} at byte {error.start}"
-        return f"{found}. Convert the file: iconv -f ITS_ENCODING -t UTF-8"
+        problem = f"{path}, line {number}: expected UTF-8 text, found: {error.reason} at byte {error.start}"
+        return f"{problem}. Convert the file: iconv -f ITS_ENCODING -t UTF-8"
 
     with reworded(UnicodeDecodeError, say), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -143,10 +143,8 @@ def raw_rows(path: Path, ending: str | None = None, tolerant: bool = False) -> I
         except StopIteration:
             return
         except csv.Error as error:
-            row, problem = (
-                ["".join(taken).strip()],
-                f"expected a table, found: {error}. Check the quotes up to this line",
-            )
+            row = ["".join(taken).strip()]
+            problem = f"expected a table, found: {error}. Check the quotes up to this line"
         width = width or len(row)
         if row and len(row) != width and not problem:
             remedy = "Put quotes around texts with commas or line ends"
@@ -329,13 +327,11 @@ def nearest_existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
-def require_writable(setting: str, folder: Path) -> None:
-    """Raises an InputError unless the folder can be written to or made; `setting` names it in the error."""
+def require_writable(key: str, folder: Path) -> None:
+    """Raises an InputError unless the folder can be written to or made; `key` is the setting or option that has it."""
     there = nearest_existing(folder)
     if not (there.is_dir() and os.access(there, os.W_OK)):
-        raise InputError(
-            f"{setting}={folder}: expected a folder to write to, found {there}, which is none. Use another"
-        )
+        raise InputError(f"{key}={folder}: expected a folder to write to, found {there}, which is none. Use another")
 
 
 def duration(seconds: float) -> str:

@@ -5,16 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from elmo.common.files import fitted
 
@@ -28,15 +20,11 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-def progress_bar(console: Console, *columns: ProgressColumn, transient: bool = False) -> Progress:
+def progress_bar(console: Console, *columns: progress.ProgressColumn, transient: bool = False) -> progress.Progress:
     """A progress bar with a label, these columns and the remaining time; it shows nothing without a terminal."""
-    label = TextColumn("{task.description}", markup=False)
-    return Progress(
-        *(label, BarColumn(), *columns, TimeRemainingColumn()),
-        console=console,
-        transient=transient,
-        disable=not console.is_terminal,
-    )
+    label = progress.TextColumn("{task.description}", markup=False)
+    columns = (label, progress.BarColumn(), *columns, progress.TimeRemainingColumn())
+    return progress.Progress(*columns, console=console, transient=transient, disable=not console.is_terminal)
 
 
 @dataclass
@@ -77,7 +65,7 @@ class Reporter:
             return
         room = self._console.width - len(what) - NEXT_TO_LABEL  # rich would cut numbers instead
         title = self.title if len(self.title) <= room else f"{self.title[: max(room, 0)]}…"
-        with progress_bar(self._console, MofNCompleteColumn(), transient=True) as bar:
+        with progress_bar(self._console, progress.MofNCompleteColumn(), transient=True) as bar:
             task = bar.add_task(f"{title}  {what}" if self.brief else what, total=total)
             for item in items:
                 yield item
@@ -97,11 +85,9 @@ class Meter:
         self._console = console
         self._title = title
         self._total = max(total, 1)
-        self._done = 0
-        self._tokens = 0
-        self._tenths = 0
+        self._done = self._tokens = self._tenths = 0
         self._began = time.monotonic()
-        self._bar = progress_bar(console, TaskProgressColumn(), TextColumn("{task.fields[rate]}"))
+        self._bar = progress_bar(console, progress.TaskProgressColumn(), progress.TextColumn("{task.fields[rate]}"))
         self._task = self._bar.add_task(title, total=self._total, rate="")
 
     def __enter__(self) -> Self:

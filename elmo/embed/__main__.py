@@ -48,13 +48,9 @@ MOST_GPUS = 64  # of a worker
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("elmo.embed", str(__doc__))
     parser.usage = "%(prog)s IN OUT [options]\n       %(prog)s IN [IN ...] --out FOLDER [options]"
-    parser.add_argument(
-        "paths",
-        metavar="IN",
-        nargs="+",
-        help='text, one sentence per line; a table; or "-". OUT follows it, and is replaced if it exists; with --out '
-        "there may be any number of files and patterns instead",
-    )
+    about = 'text, one sentence per line; a table; or "-". OUT follows it, and is replaced if it exists; with --out '
+    about += "there may be any number of files and patterns instead"
+    parser.add_argument("paths", metavar="IN", nargs="+", help=about)
     parser.add_argument("--weights", metavar="W", default="small", help=f"{weights_choices()}; default: small")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="ptb for raw text; default: %(default)s")
     parser.add_argument("--column", metavar="NAME", help="IN is a .csv or .tsv table: embed this column")
@@ -65,9 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", metavar="N", type=int, help=sizes)
     precisions = "of OUT; int8: float32, computed with int8 products, faster on most CPUs; default: %(default)s"
     parser.add_argument("--precision", choices=("float32", "float16", "int8"), help=precisions)
-    parser.add_argument(
-        "--device", choices=DEVICES, default="auto", help="default: a GPU if there is one; with Ray --gpus"
-    )
+    about = "default: a GPU if there is one; with Ray --gpus"
+    parser.add_argument("--device", choices=DEVICES, default="auto", help=about)
     many = parser.add_argument_group("many files")
     many.add_argument("--out", metavar="FOLDER", help="write a Parquet shard for each IN there")
     many.add_argument("--engine", choices=("local", "ray"), default="local", help="default: local, in this process")

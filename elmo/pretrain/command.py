@@ -30,10 +30,8 @@ def _status(work: Callable[[], None]) -> int:
     remedy = "If that place is full or not writable, use another out=DIR or store=DIR"
 
     def explained() -> None:
-        with (
-            reworded(OSError, lambda error: f"{error}. {remedy}"),
-            reworded(CONFIG_ERRORS, lambda error: explain(error, _known_keys)),
-        ):
+        writing = reworded(OSError, lambda error: f"{error}. {remedy}")
+        with writing, reworded(CONFIG_ERRORS, lambda error: explain(error, _known_keys)):
             work()
 
     return exit_status("elmo.pretrain", explained, "interrupted; the same command continues from the last checkpoint")

@@ -22,12 +22,10 @@ from elmo.tokeniser import Tokenise
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0, or 1 after an error message, or 130 after Ctrl-C."""
     parser = command_parser("elmo.pretrain.perplexity", str(__doc__))
-    parser.add_argument(
-        "text", metavar="TEXT", type=Path, help=".txt, .gz or .xz, a folder, or a token store (its held-out part)"
-    )
-    parser.add_argument(
-        "--weights", metavar="W", default="small", help="a model with its output layer, or a name (default: small)"
-    )
+    about = ".txt, .gz or .xz, a folder, or a token store (its held-out part)"
+    parser.add_argument("text", metavar="TEXT", type=Path, help=about)
+    about = "a model with its output layer, or a name (default: small)"
+    parser.add_argument("--weights", metavar="W", default="small", help=about)
     parser.add_argument("--softmax", metavar="DIR", help="the output layer of W (default: W-softmax next to W)")
     parser.add_argument("--tokenise", choices=get_args(Tokenise), help="default: as in training")
     unseen = (

@@ -240,9 +240,8 @@ def train(
             require_finite({f"the loss at step {logged.step + i}": value for i, value in enumerate(recent)})
             measured = objective.measure(model, sample, dtype) if sample and (last or evaluates) else None
             if measured:
-                require_finite(
-                    {f"the {objective.kind} of held-out text at step {position.step}": sum(measured.values())}
-                )
+                what = f"the {objective.kind} of held-out text at step {position.step}"
+                require_finite({what: sum(measured.values())})
             values = {name: measured[name] if measured else None for name in objective.columns}
             seconds = max(position.seconds - logged.seconds, 1e-9)
             row = asdict(position) | {"loss": sum(recent) / len(recent), "learning_rate": rate}

@@ -63,11 +63,8 @@ class TunedBilm(nn.Module):
 
     def parameter_groups(self) -> list[list[nn.Parameter]]:
         """All parameters, bottom first: the encoder of words, then each layer of LSTMs in both directions."""
-        layers = zip(*self.bilm.directions, strict=True)
-        return [
-            list(self.bilm.encoder.parameters()),
-            *([p for lstm in pair for p in lstm.parameters()] for pair in layers),
-        ]
+        parts = [[self.bilm.encoder], *zip(*self.bilm.directions, strict=True)]
+        return [[parameter for module in part for parameter in module.parameters()] for part in parts]
 
     def token_layers(self, sentences: Sequence[Sentence]) -> Tensor:
         """The layers of all tokens, sentence after sentence without padding, (layers, tokens, dim), with gradients."""

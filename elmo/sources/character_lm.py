@@ -139,9 +139,8 @@ class CharacterLm(nn.Module):
         kept = np.ones((steps, rows, 1), dtype=np.int64)
         kept[begins[:, 0], begins[:, 1]] = 0
         some_begin = set(begins[:, 0].tolist())
-        here, rows_of_words, tokens = (
-            upload(numbers, out.device) for numbers in (characters, words[:, 1], words[:, 2])
-        )
+        read = characters, words[:, 1], words[:, 2]
+        here, rows_of_words, tokens = (upload(numbers, out.device) for numbers in read)
         keeping = upload(kept, out.device).to(out.dtype)
         bounds = np.searchsorted(words[:, 0], np.arange(steps + 1)).tolist()
         hidden = [out.new_zeros(rows, self.hidden) for _ in range(self.n_layers)]

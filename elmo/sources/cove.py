@@ -49,14 +49,12 @@ class Cove(nn.Module):
             hidden = recurrent.shape[1]
             check_tensors(tensors, nn.LSTM(dim, hidden, N_LAYERS, bidirectional=True, device="meta").state_dict())
             check_finite_weights(tensors)
-        self.encoder = nn.ModuleList(
-            nn.LSTM(width, hidden, batch_first=True, bidirectional=True) for width in (dim, 2 * hidden)
-        )
+        widths = dim, 2 * hidden
+        self.encoder = nn.ModuleList(nn.LSTM(it, hidden, batch_first=True, bidirectional=True) for it in widths)
         for number, layer in enumerate(self.encoder):
             ends = (f"_l{number}", f"_l{number}_reverse")
-            layer.load_state_dict(
-                {name.replace(f"_l{number}", "_l0"): it for name, it in tensors.items() if name.endswith(ends)}
-            )
+            of_layer = {name: tensor for name, tensor in tensors.items() if name.endswith(ends)}
+            layer.load_state_dict({name.replace(f"_l{number}", "_l0"): it for name, it in of_layer.items()})
         self.widths = (2 * hidden,) * N_LAYERS
 
     def fingerprint(self) -> str:

@@ -76,9 +76,8 @@ def compare(options: argparse.Namespace) -> int:
     tuned = {"elmo_own": tuned_arm(options.text, options.runs)} if options.text else {}
     plan = make_plan(data, given.stem, options.runs, range(1, options.seeds + 1), tuned)
     kinds = {"classify": "labelled texts", "pairs": "pairs of texts", "ner": "sentences with tags"}
-    labels = sorted({tag[2:] for row in data.rows for tag in row.tags if tag[2:]} or {row.label for row in data.rows})
-    named = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
-    say(f"{options.source}: {len(data.rows):,} {kinds[data.task]}, {len(labels)} labels: {named}")
+    named = ", ".join(data.labels[:6]) + ", ..." * (len(data.labels) > 6)
+    say(f"{options.source}: {len(data.rows):,} {kinds[data.task]}, {len(data.labels)} labels: {named}")
     for line in data.said:
         say(f"  {line}")
     how = f"{plan.folds}-fold cross-validation" if plan.folds else f"{len(plan.tested):,} of them to test"
@@ -139,8 +138,7 @@ def sweep(plan: Plan, runs_dir: Path, jobs: int) -> None:
     installed = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_joblib_launcher")
     if jobs != 1 and not installed:
         say("one run at a time; for one a core: pip install hydra-joblib-launcher")
-    parallel = jobs != 1 and installed
-    launcher = ["hydra/launcher=cores", f"hydra.launcher.n_jobs={jobs}"] if parallel else []
+    launcher = ["hydra/launcher=cores", f"hydra.launcher.n_jobs={jobs}"] if jobs != 1 and installed else []
     words = ["-m", f"experiment={quoted(plan.experiment)}", f"runs_dir={quoted(runs_dir)}", "retry=failed", *launcher]
     log, done = plan.folder / "runs.log", 0
     with log.open("w", encoding="utf-8") as file, Meter(Console(stderr=True), "runs", plan.runs) as meter:

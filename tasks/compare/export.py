@@ -35,10 +35,9 @@ def export(plan: Plan, runs_dir: Path, folder: Path, answer: OwnAnswer) -> str:
         shutil.copyfile(kept / name, folder / name)
     if config.features.elmo and (bilm := Path(config.features.elmo.weights)).is_dir():  # where load_weights finds it
         shutil.copytree(bilm, folder / bilm.name, dirs_exist_ok=True)
-    labels = {tag[2:] for row in plan.data.rows for tag in row.tags if tag[2:]} or {row.label for row in plan.data.rows}
-    labels_and_columns = {"labels": ", ".join(sorted(labels)), "columns": ", ".join(plan.data.columns)}
+    lists = {"labels": ", ".join(plan.data.labels), "columns": ", ".join(plan.data.columns)}
     facts = {"name": plan.name, "text": answer.text, "arm": arm, "size": len(plan.data.rows), "folder": folder}
-    card = CARD.format(**facts, **labels_and_columns, torch=torch.__version__)
+    card = CARD.format(**facts, **lists, torch=torch.__version__)
     (folder / "README.md").write_text(card, encoding="utf-8")
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "SHA256SUMS")
     sums = "".join(f"{sha256}  {name}\n" for name, sha256 in hashes_of(files, folder).items())

@@ -108,9 +108,8 @@ def make_plan(
         reader = reader or {"word_column": 0, "tag_column": 1}
         cross = {"folds": folds} if folds and not kind else {}
         write_json(folder / f"{name}{kind}.yaml", {"task": data.task, "splits": files, **cross, "reader": reader})
-    plan = Plan(
-        name, folder, data, folds, data.rows if folds else sets["0-"]["test"], seeds, {**ARMS, **(further or {})}
-    )
+    tested = data.rows if folds else sets["0-"]["test"]
+    plan = Plan(name, folder, data, folds, tested, seeds, {**ARMS, **(further or {})})
     write_experiment(plan)
     return plan
 

@@ -66,6 +66,11 @@ class OwnData:
     rows: list[OwnExample]
     said: list[str]
 
+    @property
+    def labels(self) -> list[str]:
+        """The labels, or those of the spans that the tags mark."""
+        return sorted({tag[2:] for row in self.rows for tag in row.tags if tag[2:]} or {row.label for row in self.rows})
+
 
 def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
     """Reads a file, a folder of text files by class, or a dataset of the Hugging Face library.
@@ -214,11 +219,8 @@ def _tagged(text: str) -> OwnData | None:
     ]
     cells = list(filter(None, cells))
     columns = list(zip(*(row[:width] for sentence in cells for row in sentence), strict=True))
-    if (
-        width < 2
-        or len(cells) < max(2, len(lines) / 300)
-        or sum(" " in word for word in columns[0]) > len(columns[0]) / 50
-    ):
+    in_sentences = width > 1 and len(cells) >= max(2, len(lines) / 300)
+    if not in_sentences or sum(" " in word for word in columns[0]) > len(columns[0]) / 50:
         return None
     word = int(width > 2 and all(map(str.isdigit, columns[0])))
     spans = [place for place in range(width) if all(map(_TAG.fullmatch, columns[place]))]

@@ -270,12 +270,8 @@ def _counts(gold: Sequence[Chain], predicted: Sequence[Chain]) -> dict[str, floa
     predicted chains, each at most once, for the largest sum of similarities 2 |G and P| / (|G| + |P|).
     """
     gold_chain = {mention: number for number, chain in enumerate(gold) for mention in chain}
-    shared = Counter(
-        (gold_chain[mention], number)
-        for number, chain in enumerate(predicted)
-        for mention in chain
-        if mention in gold_chain
-    )
+    linked = ((number, mention) for number, chain in enumerate(predicted) for mention in chain)
+    shared = Counter((gold_chain[mention], number) for number, mention in linked if mention in gold_chain)
     similarity = np.zeros((len(gold), len(predicted)))
     for (g, p), count in shared.items():
         similarity[g, p] = 2 * count / (len(gold[g]) + len(predicted[p]))

@@ -55,7 +55,7 @@ _LONG = re.compile(rf"\S{{{MAX_WORD_BYTES // 4},}}")
 
 Offsets = tuple[tuple[int, int], ...]
 
-_tokeniser = Tokeniser()  # caches the chunks of earlier texts
+TOKENISER = Tokeniser()  # caches the chunks of earlier texts
 
 
 class Span(NamedTuple):
@@ -445,7 +445,7 @@ def tokens_of(text: str, inner_cuts: bool = True) -> Tokens:
     plain = "".join(TYPOGRAPHIC.get(text[place], text[place]) for place in visible)
     position = 0
     # Split long chunks first: the tokeniser would truncate them.
-    for sentence in _tokeniser.paragraph(_LONG.sub(_shorter, text)):
+    for sentence in TOKENISER.paragraph(_LONG.sub(_shorter, text)):
         for part in (part for word in sentence for part in (_parts(word) if inner_cuts else (word,))):
             begin = _skip(plain, position)
             end = _walk(plain, begin, part)

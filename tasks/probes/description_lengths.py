@@ -34,7 +34,7 @@ SOURCES: Mapping[str, Arm] = {
     "2": Arm("layer 2", "blue", "diamond"),
 }
 
-Found = tuple[list[tuple[int, int]], str]  # one or two places in the words of a text, and their label
+Labelled = tuple[list[tuple[int, int]], str]  # one or two places in the words of a text, and their label
 
 
 class ProbeItem(NamedTuple):
@@ -96,18 +96,18 @@ def control_labels(items: Sequence[ProbeItem]) -> list[str]:
     return [items[named_seed(0, "control", *item.words) % len(items)].label for item in items]
 
 
-def _spans(example: Any) -> Iterator[Found]:  # noqa: ANN401 (examples of several tasks)
+def _spans(example: Any) -> Iterator[Labelled]:  # noqa: ANN401 (examples of several tasks)
     """Entities, or the arguments of a predicate, each next to it."""
     at = getattr(example, "predicate", None)
     return (([(s, e), *([(at, at + 1)] if at is not None else [])], of) for of, s, e in example.spans if of != "V")
 
 
-def _senses(example: Any) -> Iterator[Found]:  # noqa: ANN401
+def _senses(example: Any) -> Iterator[Labelled]:  # noqa: ANN401
     """Senses by the number of their file in WordNet, such as 1:06 of artifacts."""
     return (([(one.start, one.end)], one.senses[0].split("%")[1][:4]) for one in example.instances if one.senses)
 
 
-def _links(example: Any) -> Iterator[Found]:  # noqa: ANN401
+def _links(example: Any) -> Iterator[Labelled]:  # noqa: ANN401
     """Each mention with its antecedent, and with a near mention before it of another chain."""
     drawn = random.Random(example.id)
     mentions = sorted((mention, number) for number, one in enumerate(example.chains) for mention in one)
@@ -119,7 +119,7 @@ def _links(example: Any) -> Iterator[Found]:  # noqa: ANN401
 
 
 # the title, the run whose training texts have the labels, and what has a label in an example
-PROPERTIES: Mapping[str, tuple[str, str, Callable[[Any], Iterable[Found]]]] = {
+PROPERTIES: Mapping[str, tuple[str, str, Callable[[Any], Iterable[Labelled]]]] = {
     "pos": ("POS tags, EWT", "task=pos_probe data=ewt", lambda it: (([(i, i + 1)], t) for i, t in enumerate(it.tags))),
     "ner": ("NER types, CoNLL-2003", "task=ner data=paper", _spans),
     "srl": ("SRL roles, EWT", "task=srl data=ewt", _spans),
@@ -130,15 +130,15 @@ PROPERTIES: Mapping[str, tuple[str, str, Callable[[Any], Iterable[Found]]]] = {
 
 def items_of(name: str, data: Sequence[str], most: int) -> tuple[list[ProbeItem], list[tuple[Sentence, ...]]]:
     """The items of as many random training texts as have `most`, and the sentences of these texts."""
-    _, words, find = PROPERTIES[name]
-    run = typed_config([*words.split(), "features=glove", *data])
+    _, settings, find = PROPERTIES[name]
+    run = typed_config([*settings.split(), "features=glove", *data])
     examples = run.source.load(run.task, "train").examples
     items, texts = list[ProbeItem](), list[tuple[Sentence, ...]]()
     for example in random.Random(0).sample(examples, len(examples)):
         said = list(chain.from_iterable(run.task.texts(example)))
         for places, label in find(example):
-            found = tuple(chain.from_iterable(said[start:end] for start, end in places))
-            items.append(ProbeItem(len(texts), places, found, label))
+            words = tuple(chain.from_iterable(said[start:end] for start, end in places))
+            items.append(ProbeItem(len(texts), places, words, label))
         texts.append(run.task.texts(example))
         if len(items) >= most:
             break

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.common import checks
-from elmo.common.errors import InputError, excerpt
+from elmo.common.errors import InputError, excerpt, reworded
 from elmo.common.files import utf8_lines
 from results.records.metric import Metric, Ratio
 from tasks.data.text import TREEBANK_ESCAPES, is_texts, json_object, parsed_lines, span_fields
@@ -142,18 +142,14 @@ def _of_json(path: Path, name: str, line: str) -> SenseSentence:
     if not lists or not all(keys is None or is_texts(keys) for keys in senses):
         raise ValueError("expected a list of tokens, and for each a list of sense keys or null")
     entries = [[entry_of(key) for key in keys or ()] for keys in senses]  # checks all keys
-    tagged = [
-        (token, entry[0] if entry else None, keys or ())
-        for token, entry, keys in zip(tokens, entries, senses, strict=True)
-    ]
-    return _sentence(name, path, tagged)
+    rows = zip(tokens, entries, senses, strict=True)
+    return _sentence(name, path, [(token, entry[0] if entry else None, keys or ()) for token, entry, keys in rows])
 
 
 def _of_xml(path: Path) -> list[SenseSentence]:
-    try:
+    wrong = ElementTree.ParseError, LookupError, ValueError  # the latter two for its encoding
+    with reworded(wrong, lambda error: f"{path}: expected XML: {error}. Get the file again"):
         root = ElementTree.parse(path).getroot()
-    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two for its encoding
-        raise InputError(f"{path}: expected XML: {error}. Get the file again") from error
     gold_file = path.with_name(path.name.removesuffix(XML) + GOLD)
     gold = dict(parsed_lines(utf8_lines(gold_file), gold_file, "Correct the line", _gold_keys))
     sentences = []

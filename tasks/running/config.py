@@ -28,6 +28,7 @@ from results.records.identity import (
     Identity,
     differences,
     fingerprint,
+    flattened,
     last_of_path,
     settings_hash,
     without_folder,
@@ -36,16 +37,7 @@ from results.records.progress import LOCK_NAME
 from results.records.record import decide, hashed, read_record
 from tasks.command_line import group_options
 from tasks.data.datasets import DataConfig, DataSource
-from tasks.features.token_features import (
-    WARNINGS,
-    ElmoConfig,
-    FeaturesConfig,
-    SourceConfig,
-    TokenFeatures,
-    TransformerConfig,
-    features_fingerprint,
-    features_recipes,
-)
+from tasks.features import token_features
 from tasks.running.schema import RunSchema, RunSettings, compose_config, explain, with_configs_of
 from tasks.task import Task
 from tasks.training.trainer import FitsItself, TrainerConfig
@@ -138,9 +130,9 @@ class Run(RunSettings):
         for further in self.further.values():  # not part of it, but read before training, too
             further.fingerprint()
         return {
-            "recipes": {"task": self.task.recipe, **features_recipes(self.features)},
+            "recipes": {"task": self.task.recipe, **token_features.features_recipes(self.features)},
             "data": self.source.fingerprint(),
-            **features_fingerprint(self.features),
+            **token_features.features_fingerprint(self.features),
             **({"settings": self.own_settings} if self.own_settings else {}),
         }
 
@@ -154,7 +146,7 @@ class Run(RunSettings):
         decision = decide(self.path, hashed(self.identity, self.fingerprinted))
         return "run" if decision == "failed" and self.retry == "failed" else decision
 
-    def inputs(self, features: TokenFeatures) -> dict[str, str]:
+    def inputs(self, features: token_features.TokenFeatures) -> dict[str, str]:
         """The sha256 of everything that the run reads and that can change its score; see `RunRecord.inputs`."""
         return {**self.source.inputs, **features.inputs(), "settings": settings_hash(self.resolved)}
 
@@ -167,7 +159,7 @@ class Run(RunSettings):
             for name, it in source.inputs.items()
         }
 
-    def check_inputs(self, features: TokenFeatures, before: Mapping[str, str]) -> None:
+    def check_inputs(self, features: token_features.TokenFeatures, before: Mapping[str, str]) -> None:
         """Raises an InputError if something has changed since the run read it."""
         for source in (self.source, *self.further.values()):
             source.check_unchanged()
@@ -296,10 +288,8 @@ def _parsed(tree: DictConfig, task_class: type[Task[Any, Any]]) -> Run:
     if data.task not in (None, name):
         raise InputError(f"data={data.name} is for task={data.task}, found task={name}")
     settings = {key: value for key, value in values.task.items() if key not in ("_target_", "title")}
-    task = task_class(
-        _checked(task_class.settings_type, settings, "task"),
-        _checked(task_class.reader_type, data.reader, "data.reader"),
-    )
+    sizes = _checked(task_class.settings_type, settings, "task")
+    task = task_class(sizes, _checked(task_class.reader_type, data.reader, "data.reader"))
     task.check_places(values.features.places())
     if values.features.elmo is not None and values.features.elmo.draw is None:
         values.features.elmo.draw = values.seed
@@ -356,11 +346,11 @@ def own_settings(resolved: Mapping[str, Any], task: type[Task[Any, Any]]) -> dic
     names = {"task": task.name, "features": resolved["features"]["name"], "data": resolved["data"]["name"]}
     if all(name in group_options(group) for group, name in names.items()):
         return {}
-    kinds = {"task": task.settings_type, "features": FeaturesConfig, "trainer": TrainerConfig}
+    kinds = {"task": task.settings_type, "features": token_features.FeaturesConfig, "trainer": TrainerConfig}
     defaults: dict[str, Any] = {key: OmegaConf.to_container(_schema(kind)) for key, kind in kinds.items()}
-    defaults["features"]["elmo"] = OmegaConf.to_container(_schema(ElmoConfig))
-    defaults["features"]["transformer"] = OmegaConf.to_container(_schema(TransformerConfig))
-    of_source = OmegaConf.to_container(_schema(SourceConfig))
+    defaults["features"]["elmo"] = OmegaConf.to_container(_schema(token_features.ElmoConfig))
+    defaults["features"]["transformer"] = OmegaConf.to_container(_schema(token_features.TransformerConfig))
+    of_source = OmegaConf.to_container(_schema(token_features.SourceConfig))
     defaults["features"]["frozen"] = dict.fromkeys(resolved["features"].get("frozen", ()), of_source)
     there = _flat({**defaults, "reader": OmegaConf.to_container(_schema(task.reader_type))})
     here = _flat({**{key: resolved[key] for key in kinds}, "reader": resolved["data"]["reader"]})
@@ -387,7 +377,7 @@ def _without_unused(tree: DictConfig) -> DictConfig:
             tree.features[part] = None
     transformer = tree.features.transformer
     if transformer is not None and not transformer.warning:
-        transformer.warning = WARNINGS.get(Path(transformer.model).name, "")
+        transformer.warning = token_features.WARNINGS.get(Path(transformer.model).name, "")
     return tree
 
 
@@ -428,14 +418,10 @@ def _resolved(tree: DictConfig, anywhere: bool = False) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in (*NOT_RECORDED, "datasets")}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            leaves |= _flat(value, f"{prefix}{key}.")
-        else:
-            leaves[prefix + key] = value if not isinstance(value, list) else "[" + ",".join(map(str, value)) + "]"
-    return leaves
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves by dotted key; lists are text, as typed, and a part without any leaf is left out."""
+    leaves: dict[str, Any] = {key: value for key, value in flattened(values).items() if value != {}}
+    return {key: f"[{','.join(map(str, it))}]" if isinstance(it, list) else it for key, it in leaves.items()}
 
 
 @cache  # building it takes longer than all else that a check does

@@ -366,12 +366,11 @@ class _Execution:
         example_scores.write_examples(self.run.path.with_name(also_name(name)), self.run.fingerprint, scores.examples)
         for warning in loaded.warnings:
             self.reporter.warn(f"warning: also {name}: {warning}")
-        shown = [
-            f"; {kind} labels: "
-            + ", ".join(f"{label} {f'as {it}' if it else 'dropped'}" for label, it in table.items())
-            for kind, table in tables.items()
-        ]
-        self.reporter.say(f"also {name}: {task.metric} {scores.values[task.metric]:.2f}{''.join(shown)}")
+        text = f"also {name}: {task.metric} {scores.values[task.metric]:.2f}"
+        for kind, table in tables.items():
+            counted = (f"{label} {f'as {it}' if it else 'dropped'}" for label, it in table.items())
+            text += f"; {kind} labels: {', '.join(counted)}"
+        self.reporter.say(text)
 
     def _write_results(self, model: TaskModel) -> None:
         """Writes the files next to the record, before it."""

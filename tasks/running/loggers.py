@@ -2,8 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -56,22 +55,18 @@ class Logger:
     def __init__(self, run: Run, reporter: Reporter) -> None:
         self._run = run
         self._reporter = reporter
-        self._log: Any = None  # on Weights & Biases
-        if run.logger.name != "none":
-            with self._giving_up():
-                self._log = _started(run)
+        # The run on Weights & Biases.
+        self._log: Any = None if run.logger.name == "none" else self._attempt(lambda: _started(run))
 
     def epoch(self, values: Mapping[str, float]) -> None:
         """Logs the values of one epoch."""
         if self._log is not None:
-            with self._giving_up():
-                self._log.log(dict(values))
+            self._attempt(lambda: self._log.log(dict(values)))
 
     def final(self, values: Mapping[str, Any]) -> None:
         """Logs the summary of the final record."""
         if self._log is not None:
-            with self._giving_up():
-                self._log.summary.update(dict(values))
+            self._attempt(lambda: self._log.summary.update(dict(values)))
 
     def __enter__(self) -> "Logger":
         return self
@@ -81,18 +76,17 @@ class Logger:
     ) -> None:
         """Closes the log, as failed if the block ended with an exception, and prints what to do with its files."""
         if self._log is not None:
-            with self._giving_up():
-                self._log.finish(exit_code=int(kind is not None))
-                if what_to_do := advice(self._run.logger, self._run.runs_dir):
-                    self._reporter.say(what_to_do)
+            self._attempt(lambda: self._log.finish(exit_code=int(kind is not None)))
+        if self._log is not None and (what_to_do := advice(self._run.logger, self._run.runs_dir)):
+            self._reporter.say(what_to_do)
 
-    @contextmanager
-    def _giving_up(self) -> Iterator[None]:
-        """If the block fails, warns once and logs nothing more."""
+    def _attempt(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (wandb is imported only when used)
+        """The result of the work; if it fails, warns once and logs nothing more."""
         try:
             with interrupts_kept():
-                yield
+                return work()
         except Exception as error:  # noqa: BLE001 (no fault of a logger may stop the training)
             self._log = None
             failure = f"{self._run.logger.name}: {type(error).__name__}: {error}"
             self._reporter.warn(f"warning: {failure}; the run continues without it")
+            return None

@@ -322,9 +322,8 @@ class LoadedModel:
         """The prediction as text, empty if there is none, as a JSON object in a line, or as a row of a table."""
         if output == "csv":
             text = "" if asked.error else self.task.prediction_text(asked.example, asked.prediction).rstrip("\n")
-            shares: list[object] = [round(share, DIGITS) for share in asked.probabilities] or [""] * len(
-                self.task.probability_labels()
-            )
+            labels = self.task.probability_labels()
+            shares: list[object] = [round(share, DIGITS) for share in asked.probabilities] or [""] * len(labels)
             return csv_line([*asked.kept, text, *shares])
         if output == "json":
             return json.dumps(self.fields(asked), ensure_ascii=False) + "\n"

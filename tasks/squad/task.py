@@ -416,10 +416,8 @@ class Squad(Task[SquadExample, SquadSettings]):
 
     def prediction_fields(self, example: SquadExample, prediction: tuple[int, int]) -> dict[str, Any]:
         """The answer and its characters in the passage."""
-        return {
-            "answer": answer_text(example, prediction),
-            "characters": list(example.passage.tokens.place(*prediction)),
-        }
+        characters = list(example.passage.tokens.place(*prediction))
+        return {"answer": answer_text(example, prediction), "characters": characters}
 
     def example_fields(self, example: SquadExample) -> dict[str, Any]:
         """The passage and the question."""

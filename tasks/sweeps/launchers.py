@@ -48,10 +48,15 @@ def sigterm_as_interrupt() -> Iterator[None]:
 def end_children() -> None:
     """Kills the worker processes that are left, and waits until they have ended."""
     for child in multiprocessing.active_children():
-        if child.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)  # joblib's processes have no working kill()
+        _kill(child)
         child.join()
+
+
+def _kill(process: BaseProcess) -> None:
+    """Ends a process; those of joblib have no working kill()."""
+    if process.pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def start_workers_quietly() -> None:
@@ -67,12 +72,7 @@ def start_workers_quietly() -> None:
         with interrupts_blocked():
             BaseProcess.start(process)
 
-    def kill(process: BaseProcess) -> None:
-        if process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-
-    LokyProcess.start, LokyProcess.kill = start, kill
+    LokyProcess.start, LokyProcess.kill = start, _kill
     warnings.filterwarnings("ignore", message="Failed to kill subprocesses on this platform")
 
 

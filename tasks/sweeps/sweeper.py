@@ -77,18 +77,16 @@ class SweepJob:
         """Does the run of this config."""
         ended: Ended = self.task(config)
         if ended.status == "finished":
-            print_line(Console(stderr=True), f"{end_line('', ended)}{self._progress()}")
+            so_far = ""
+            if self.total:
+                count = self.runs_ended()
+                so_far = f"  {progress(self.total, len(self.to_do) - count, count, time.time() - self.since)}"
+            print_line(Console(stderr=True), f"{end_line('', ended)}{so_far}")
         return ended
 
     def runs_ended(self) -> int:
         """The number of runs of this sweep that have written a record."""
         return sum(_written(path) != before for path, before in self.to_do.items())
-
-    def _progress(self) -> str:
-        if not self.total:
-            return ""
-        ended = self.runs_ended()
-        return f"  {progress(self.total, len(self.to_do) - ended, ended, time.time() - self.since)}"
 
 
 class SuiteSweeper(Sweeper):
@@ -267,22 +265,18 @@ def end_line(overrides: str, ended: Ended) -> str:
 def nothing_left(sweep: Composed) -> bool:
     """Whether every run is done and has left neither checkpoint nor lock; a run with an unusable record reports it."""
     runs = sweep.runs.values()
-    if sweep.refused or not all(run.path.exists() for run in runs):
-        return False
     with suppress(InputError, OSError):
-        return all(replace(run).done() == "skip" and not run.left_behind for run in runs)  # a copy: it holds data
+        there = not sweep.refused and all(run.path.exists() for run in runs)
+        # Copies: what a run has hashed would stay in memory.
+        return there and all(replace(run).done() == "skip" and not run.left_behind for run in runs)
     return False
 
 
 def records_to_write(runs: Iterable[Run]) -> dict[Path, int | None]:
     """The records that a sweep has yet to write, each with the time of the failed one that it replaces."""
-    records = {}
-    for run in runs:
-        path = run.path.absolute()
-        before = _written(path)
-        if before is None or (run.retry == "failed" and _has_failed(path)):
-            records[path] = before
-    return records
+    retried = {run.path.absolute(): run.retry == "failed" for run in runs}
+    records = {path: _written(path) for path in retried}
+    return {path: at for path, at in records.items() if at is None or (retried[path] and _has_failed(path))}
 
 
 def _has_failed(path: Path) -> bool:

@@ -219,7 +219,7 @@ class TestErrors:
             TokenFeatures(config, SENTENCES, 1).check_fingerprint({**hashes, "weights": "0" * 64})
 
     def test_a_run_of_other_weights_than_its_record_says_ends_before_training(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("tasks.running.config.features_fingerprint", lambda _: {"weights": "0" * 64})
+        monkeypatch.setattr("tasks.features.token_features.features_fingerprint", lambda _: {"weights": "0" * 64})
         typed = ["task=ner", "data=mini", *ELMO, "limit=4", "device=cpu", f"runs_dir={tmp_path}"]
         with pytest.raises(InputError, match=r"features: expected one content in a run, found another of .*weights"):
             run(run_of(*typed))

@@ -34,7 +34,7 @@ def differences(paths: Iterable[Path]) -> list[str]:
             content = {key: parts[key] for key in ("vectors", "weights", "frozen", "transformer") if key in parts}
             with (
                 patch("tasks.running.config.DataSource.fingerprint", return_value=dict(parts["data"])),
-                patch("tasks.running.config.features_fingerprint", return_value=content),
+                patch("tasks.features.token_features.features_fingerprint", return_value=content),
             ):
                 found = config.fingerprint
             if found != record.fingerprint:
