@@ -144,7 +144,7 @@ def spoilt(request, good):
 
 def test_the_table_names_it_and_shows_the_rest(capsys, spoilt):
     runs, reason, wrong = spoilt
-    assert results.table.main(["--runs", str(runs), "--notes"]) == 0
+    assert results.table.main(["--runs", str(runs), "--notes", "--wide"]) == 0
     out = capsys.readouterr().out
     assert reason in out
     assert "60.00 (1)" in out

@@ -188,7 +188,7 @@ def test_the_table_says_what_a_control_shows(tmp_path, capsys):
     assert set(shows) >= {"elmo_random", "elmo_matched", "elmo_shuffled", "elmo_layer0", "elmo_isolated"}
     for features in ("glove", "elmo", "elmo_layer0"):
         save(tmp_path, make_record(features=features))
-    _, out, _ = run_table(capsys, "--runs", tmp_path)
+    _, out, _ = run_table(capsys, "--wide", "--runs", tmp_path)
     text = " ".join(out.split())
     assert f"biLM without context (control): {shows.pop('elmo_layer0')}" in text
     assert not any(line in text for line in shows.values())
