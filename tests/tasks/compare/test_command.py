@@ -164,6 +164,7 @@ def test_a_folder_that_cannot_take_the_model_is_said_before_the_first_run(tmp_pa
 @pytest.mark.parametrize("number", [signals.SIGTERM, signals.SIGINT])
 def test_a_stop_of_the_command_alone_ends_its_runs(tmp_path, capsys, monkeypatch, number):
     started, start = [], subprocess.Popen
+    handler = signals.signal(signals.SIGINT, signals.default_int_handler)  # a shell's background jobs ignore it
 
     def sleep(command, **options):
         started.append(start(["sleep", "600"]))
@@ -172,6 +173,9 @@ def test_a_stop_of_the_command_alone_ends_its_runs(tmp_path, capsys, monkeypatch
     monkeypatch.setattr("tasks.compare.__main__.subprocess.Popen", sleep)
     monkeypatch.setattr("tasks.compare.__main__.ENDS_WITHIN", 0.1)
     monkeypatch.setattr("tasks.compare.__main__.Meter.advance", lambda meter, done: os.kill(os.getpid(), number))
-    assert main([str(signal(tmp_path)), "--jobs", "1", "--runs", str(tmp_path / "runs")]) == 130
+    try:
+        assert main([str(signal(tmp_path)), "--jobs", "1", "--runs", str(tmp_path / "runs")]) == 130
+    finally:
+        signals.signal(signals.SIGINT, handler)
     assert capsys.readouterr().err.endswith("tasks.compare: stopped; the same command continues from here\n")
     assert started[0].returncode == -signals.SIGTERM
