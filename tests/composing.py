@@ -89,7 +89,7 @@ def shipped_files_are_merged_once() -> Iterator[None]:
         return replace(lists[key], config_overrides=typed.config_overrides)
 
     def compose(self, defaults, repo):
-        if id(defaults) not in kept:
+        if id(defaults) not in kept or not any(one.config_path == "schema" for one in defaults):  # of pretraining
             return merge(self, defaults, repo)
         if id(defaults) not in trees:
             paths, start, merged = [one.config_path for one in defaults], [], 0
