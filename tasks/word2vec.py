@@ -29,10 +29,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 
 from elmo.common.checks import AtLeastOne, AtLeastZero, Dropout, Positive, check_ranges, finite
@@ -40,9 +38,12 @@ from elmo.common.errors import InputError, command_parser, reworded
 from elmo.common.files import replacing, sha256_of, write_json
 from elmo.common.processes import available_cores
 from elmo.common.progress import Meter, print_line
-from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore, build_store
+from elmo.pretrain.corpus.text import HELDOUT_FRACTION
 from elmo.tokeniser import Tokenise
-from elmo.word_vectors import word2vec_path
+from elmo.word_vectors import Vector, word2vec_path
+
+if TYPE_CHECKING:
+    from elmo.pretrain.corpus.token_store import CorpusSettings, Sentences, TokenStore
 
 SENTENCES_AT_ONCE = 10_000  # converted to words together: a few MB, and progress about every second
 
@@ -92,7 +93,7 @@ class TrainingText:
         meter: counts the tokens that were read.
     """
 
-    sentences: Sentences
+    sentences: "Sentences"
     forms: Sequence[str]
     meter: Meter
 
@@ -106,8 +107,8 @@ class TrainingText:
 
 
 def train(
-    store: TokenStore, settings: Word2VecSettings, console: Console
-) -> tuple[list[str], npt.NDArray[np.float32], dict[str, Any]]:
+    store: "TokenStore", settings: Word2VecSettings, console: Console
+) -> tuple[list[str], Vector, dict[str, Any]]:
     """Words by falling frequency, their vectors (words, dim), and facts about the training for the JSON file."""
     from gensim.models import Word2Vec
 
@@ -138,10 +139,10 @@ def train(
         "tokens_with_a_vector": known,
         "seconds": round(time.monotonic() - began, 1),
     }
-    return list(model.wv.index_to_key), model.wv.vectors * np.float32(settings.spread / spread), about
+    return list(model.wv.index_to_key), model.wv.vectors * (settings.spread / spread), about
 
 
-def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
+def write_vectors(path: Path, words: Sequence[str], vectors: Vector) -> None:
     """Writes word2vec's text format with five decimals, a third smaller than gensim's."""
     line = "%s" + " %.5f" * vectors.shape[1] + "\n"
     with path.open("w", encoding="utf-8", newline="\n") as file:
@@ -150,7 +151,7 @@ def write_vectors(path: Path, words: Sequence[str], vectors: npt.NDArray[np.floa
             file.write(line % (word, *vector.tolist()))
 
 
-def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, console: Console) -> None:
+def make_vectors(corpus: "CorpusSettings", out: Path, settings: Word2VecSettings, console: Console) -> None:
     """Trains vectors, writes them to `out`, and describes their text and training in a JSON file next to it.
 
     Args:
@@ -159,6 +160,8 @@ def make_vectors(corpus: CorpusSettings, out: Path, settings: Word2VecSettings, 
         settings: of the training.
         console: for progress.
     """
+    from elmo.pretrain.corpus.token_store import TokenStore, build_store
+
     if out.suffix != ".txt":
         raise InputError(f"{out}: expected a name such as {out.stem}.txt")
     about_it = out.with_suffix(".json")
@@ -198,14 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = "default: the file of features=static and word2vec, $ELMO_WORD2VEC or ~/.cache/elmo-suite/word2vec.txt"
     parser.add_argument("--out", metavar="FILE", type=Path, default=word2vec_path(), help=about)
     parser.add_argument("--tokenise", choices=get_args(Tokenise), default="ptb", help="default: ptb; not for a store")
-    share = CorpusSettings.heldout_fraction
     notes = {
         "heldout_fraction": "SHARE of the text that is held out, as in pretraining, not for a store; ",
         "epochs": "passes over the text; ",
         "spread": "standard deviation of the values; ",
         "workers": "threads, by default one per core; with 1, runs are bit-equal; ",
     }
-    defaults = {"heldout_fraction": share, **asdict(Word2VecSettings(workers=available_cores()))}
+    defaults = {"heldout_fraction": HELDOUT_FRACTION, **asdict(Word2VecSettings(workers=available_cores()))}
     for name, value in defaults.items():
         option, note = f"--{name.replace('_', '-')}", notes.get(name, "")
         if name != "cased":
@@ -215,6 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
+    from elmo.pretrain.corpus.token_store import CorpusSettings  # numpy: not for --help
+
     settings = Word2VecSettings(**{name: getattr(options, name) for name in Word2VecSettings.__dataclass_fields__})
     text = CorpusSettings(
         options.texts, tokenise=options.tokenise, heldout_fraction=options.heldout_fraction, seed=options.seed

@@ -18,6 +18,7 @@ from elmo.common.files import sha256_of
 
 EXTENSIONS: Final = (".txt", ".gz", ".xz")
 BLOCK_BYTES: Final = 8 << 20
+HELDOUT_FRACTION: Final = 0.005  # the default
 _WRITTEN: Final = ("train.tokens.bin", "run.json", "output.hdf5")  # in a token store, a run, an output layer
 _MOST_WEIGHT: Final = 1000  # a larger one is a typing error: the copies are written to the store
 

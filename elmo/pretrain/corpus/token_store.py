@@ -43,6 +43,7 @@ from elmo.common.progress import Meter, print_line
 from elmo.pretrain.corpus.text import (
     BLOCK_BYTES,
     CONTINUES,
+    HELDOUT_FRACTION,
     NEW_DOCUMENT,
     NEW_FILE,
     WINDOW,
@@ -104,7 +105,7 @@ class TextSettings:
     tokenise: Annotated[str, partial(one_of, get_args(Tokenise))] = "ptb"
     vocabulary: AtLeastOne = 100_000
     min_count: AtLeastOne = 1
-    heldout_fraction: Dropout = 0.005
+    heldout_fraction: Dropout = HELDOUT_FRACTION
     heldout_unit: Annotated[str, partial(one_of, ("document", "paragraph"))] = "document"
     heldout_seed: AtLeastZero | None = None
     seed: AtLeastZero = 1
