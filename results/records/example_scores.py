@@ -118,7 +118,7 @@ def _check_fingerprint(path: Path, content: object, fingerprint: str, remedy: st
 def _are_examples(scores: Sequence[Any]) -> bool:
     """Whether each is an object with only numbers; checked all at once, because a grid of runs has millions."""
     try:
-        numbers = list(chain.from_iterable(map(dict.values, scores)))
+        numbers = set(chain.from_iterable(map(dict.values, scores)))
         return bool(scores) and is_number(min(numbers, default=0)) and is_number(max(numbers, default=0))
     except TypeError:  # no object, or something that has no order among numbers; NaN is no JSON
         return False

@@ -28,7 +28,7 @@ def is_name(part: str, given: str, anywhere: bool = False) -> bool:
     """Whether this is a name of weights or vectors; a folder of that name comes first, unless `anywhere`."""
     if part == "transformer":
         return _HUB_NAME.fullmatch(given) is not None and (anywhere or not Path(given).exists())
-    if given in (*shipped_names(), *PUBLISHED):
+    if given not in VECTOR_NAMES and (given in PUBLISHED or given in shipped_names()):
         return anywhere or not Path(given).exists()  # as in elmo.bilm.weight_files.find_weights
     return given in SIZES or given in VECTOR_NAMES
 
@@ -202,7 +202,7 @@ def shown(value: object) -> str:
 def same_value(key: str, typed: str, value: object) -> bool:
     """Whether the value of a setting in a record, or another typed one, is what was typed for it."""
     normal = _normal(f"[{','.join(map(_text, value))}]" if isinstance(value, list) else _text(value))
-    return normal in (_normal(typed), _normal(recorded(key, typed.strip("'\""))))
+    return normal == _normal(typed) or normal == _normal(recorded(key, typed.strip("'\"")))
 
 
 def _text(value: object) -> str:
@@ -222,8 +222,7 @@ def _normal(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """Escapes bytes outside the harmless set as %XX; one to one, so that two values never share a folder."""
-    harmless = re.compile(r"[A-Za-z0-9._+@-]")
-    escaped = "".join(c if harmless.match(c) else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+    escaped = re.sub(r"[^A-Za-z0-9._+@-]", lambda c: "".join(f"%{byte:02X}" for byte in c[0].encode()), text)
     return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped or "%"
 
 
