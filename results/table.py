@@ -41,7 +41,6 @@ from results.audit import audit
 from results.experiments import load_experiment, main_runs, only_cells, require_settings, values_of
 from results.records.collect import Finding, RecordFile, collect
 from results.records.printing import write
-from results.report.board import filled, with_bundles
 from results.tables.fill import fill_all
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose, folders_of, runs_dir_of
@@ -69,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.experiment is not None:
+        from results.report.board import filled, with_bundles  # not for the table of all records
+
         if options.data:
             parser.error("--data: not with --experiment; data=NAME after it chooses rows")
         experiment = load_experiment(options.experiment)

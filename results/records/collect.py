@@ -64,13 +64,13 @@ class Collection:
     findings: Sequence[Finding]
 
 
-def collect(folders: Iterable[Path]) -> Collection:
+def collect(folders: Sequence[Path]) -> Collection:
     """All records below the folders, ordered by path, copies of one run counted once; a missing folder is empty."""
     records: list[RecordFile] = []
     findings: list[Finding] = []
     # rglob would ask for the file in every folder.
     paths = (Path(at, RECORD_NAME) for top in folders for at, _, names in os.walk(top) if RECORD_NAME in names)
-    files = {os.path.realpath(path): path for path in paths}  # folders may overlap
+    files = {os.path.realpath(path) if len(folders) > 1 else path: path for path in paths}  # folders may overlap
     for path in sorted(files.values()):
         try:
             records.append(RecordFile(path, read_record(path)))

@@ -18,8 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from elmo.common.files import read_json, write_json
 from results.records.identity import Identity
 from results.records.printing import printable
@@ -86,6 +84,8 @@ def run_lock(folder: Path, patience: float = PATIENCE) -> Iterator[HeldLock | Ow
     Raises:
         OSError: The folder cannot be created or written to.
     """
+    from filelock import FileLock, Timeout  # here and below: tables do not need it
+
     path = folder / LOCK_NAME
     lock = FileLock(path, timeout=patience)
     try:
@@ -108,6 +108,8 @@ def run_lock(folder: Path, patience: float = PATIENCE) -> Iterator[HeldLock | Ow
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file; also true if this process may not find out."""
+    from filelock import FileLock
+
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
