@@ -35,17 +35,9 @@ from pathlib import Path
 from elmo.common.errors import InputError, command_parser, say_on_terminal
 from results.audit import audit
 from results.names import load_names, recomputed
+from results.records import example_scores
 from results.records.collect import RecordFile, collect
 from results.records.environment import known_commits
-from results.records.example_scores import (
-    ExamplesUnreadable,
-    groups_above,
-    merge_groups,
-    read_confidences,
-    read_examples,
-    write_confidences,
-    write_examples,
-)
 from results.records.identity import (
     CONFIDENCES_NAME,
     EXAMPLES_NAME,
@@ -169,8 +161,8 @@ def _refusal(item: RecordFile) -> str:
         return f"expected a task of the suite ({known}), found {task}; to add it, see CONTRIBUTING.md, Ship a task"
     for name in _examples_of(record):
         try:
-            scores = read_examples(item.path.with_name(name), record.fingerprint)
-        except ExamplesUnreadable as error:
+            scores = example_scores.read_examples(item.path.with_name(name), record.fingerprint)
+        except example_scores.ExamplesUnreadable as error:
             return str(error)
         if scores is None:
             return f"expected {name} next to the record, found none; without it there is no interval"
@@ -210,11 +202,11 @@ def _copy(item: RecordFile, target: Path, before: RunRecord | None) -> None:
         for name in (PREDICTIONS_NAME, CONFIDENCES_NAME, *(_examples_of(before) if before else ())):
             target.with_name(name).unlink(missing_ok=True)  # of the run that is replaced
         for name in _examples_of(record):
-            scores = read_examples(folder / name, record.fingerprint) or []
-            write_examples(target.with_name(name), record.fingerprint, scores)
-        if confidences := read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
+            scores = example_scores.read_examples(folder / name, record.fingerprint) or []
+            example_scores.write_examples(target.with_name(name), record.fingerprint, scores)
+        if confidences := example_scores.read_confidences(folder / CONFIDENCES_NAME, record.fingerprint):
             judged = {confidence.split: confidence.examples for confidence in confidences}
-            write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, judged)
+            example_scores.write_confidences(target.with_name(CONFIDENCES_NAME), record.fingerprint, judged)
         if record.shipped_data and record.identity.seed == 1 and (folder / PREDICTIONS_NAME).exists():
             shutil.copyfile(folder / PREDICTIONS_NAME, target.with_name(PREDICTIONS_NAME))
     write_record(target, record)  # last: a record implies that its examples are complete
@@ -223,8 +215,8 @@ def _copy(item: RecordFile, target: Path, before: RunRecord | None) -> None:
 def _copy_groups(item: RecordFile, published: Path) -> list[str]:
     """Copies the kinds of a run's test examples, if they are known; returns why not, if they cannot be copied."""
     try:
-        known = groups_above(item.path, item.record.identity.task, item.record.data_hashes)
-    except ExamplesUnreadable as error:
+        known = example_scores.groups_above(item.path, item.record.identity.task, item.record.data_hashes)
+    except example_scores.ExamplesUnreadable as error:
         return [f"refused   {error}"]
     if known is None:
         return []
@@ -232,7 +224,7 @@ def _copy_groups(item: RecordFile, published: Path) -> list[str]:
         if len(text) > LONGEST_NAME or "\n" in text:
             task = item.record.identity.task
             return [f"refused   kinds of test examples of {task}: expected names, found text: {text[:40]!r}"]
-    merge_groups(published, known)
+    example_scores.merge_groups(published, known)
     return []
 
 

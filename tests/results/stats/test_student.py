@@ -4,6 +4,7 @@ import math
 from statistics import NormalDist
 
 import pytest
+from scipy.special import stdtr, stdtrit
 
 from results.stats import Spread, combined, quantile, two_sided_p
 
@@ -23,6 +24,14 @@ from results.stats import Spread, combined, quantile, two_sided_p
 def test_quantiles_of_the_printed_table(df, at_95, at_975, at_995):
     found = [quantile(share, df) for share in (0.95, 0.975, 0.995)]
     assert found == pytest.approx([at_95, at_975, at_995], abs=0.0005)
+
+
+@pytest.mark.parametrize("df", [1, 1.3, 2, 3.9, 8, 57.3, 400, 3000, 1e5])
+def test_it_is_what_scipy_computes(df):
+    for t in (0.0, 0.01, 0.5, 2.0, 3.5, 10.0, 30.0):
+        assert two_sided_p(-t, df) == pytest.approx(2 * stdtr(df, -t), rel=1e-12)
+    for share in (0.55, 0.95, 0.975, 0.9999):
+        assert quantile(share, df) == pytest.approx(stdtrit(df, share), rel=1e-12)
 
 
 def test_closed_forms_for_one_and_two_degrees_of_freedom():
