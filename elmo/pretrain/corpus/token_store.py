@@ -40,19 +40,7 @@ from elmo.common.errors import InputError, reworded
 from elmo.common.files import plain_json, read_own_json, require_same, sha256_of, write_json
 from elmo.common.processes import ahead, available_cores, end_with_parent, locked
 from elmo.common.progress import Meter, print_line
-from elmo.pretrain.corpus.text import (
-    BLOCK_BYTES,
-    CONTINUES,
-    HELDOUT_FRACTION,
-    NEW_DOCUMENT,
-    NEW_FILE,
-    WINDOW,
-    Block,
-    Excluded,
-    SourceFile,
-    find_sources,
-    read_blocks,
-)
+from elmo.pretrain.corpus import text
 from elmo.tokeniser import TOKENISER_VERSION, Tokenise, Tokeniser, parts
 
 FORMAT: Final = "elmo token store"
@@ -105,7 +93,7 @@ class TextSettings:
     tokenise: Annotated[str, partial(one_of, get_args(Tokenise))] = "ptb"
     vocabulary: AtLeastOne = 100_000
     min_count: AtLeastOne = 1
-    heldout_fraction: Dropout = HELDOUT_FRACTION
+    heldout_fraction: Dropout = text.HELDOUT_FRACTION
     heldout_unit: Annotated[str, partial(one_of, ("document", "paragraph"))] = "document"
     heldout_seed: AtLeastZero | None = None
     seed: AtLeastZero = 1
@@ -132,18 +120,18 @@ class CorpusSettings(TextSettings):
     """
 
     sources: Sequence[str | Path]
-    block_bytes: Annotated[int, partial(at_least, 1024)] = BLOCK_BYTES
+    block_bytes: Annotated[int, partial(at_least, 1024)] = text.BLOCK_BYTES
     recase: Dropout = 0.0
 
     @cached_property
-    def texts(self) -> tuple[SourceFile, ...]:
+    def texts(self) -> tuple[text.SourceFile, ...]:
         """The files of the text."""
-        return find_sources(self.sources)
+        return text.find_sources(self.sources)
 
     @cached_property
-    def excluded_texts(self) -> tuple[SourceFile, ...]:
+    def excluded_texts(self) -> tuple[text.SourceFile, ...]:
         """The files that the text must not share paragraphs with."""
-        return find_sources(self.exclude) if self.exclude else ()
+        return text.find_sources(self.exclude) if self.exclude else ()
 
     @property
     def seed_of_heldout(self) -> int:
@@ -255,7 +243,7 @@ def _map(path: Path, sha256: str, dtype: str) -> NDArray[Any]:
 
 
 _tokeniser = cache(Tokeniser)
-_excluded = cache(Excluded)
+_excluded = cache(text.Excluded)
 
 
 def build_store(settings: CorpusSettings, folder: str | Path, console: Console | None = None) -> TokenStore:
@@ -272,8 +260,8 @@ def build_store(settings: CorpusSettings, folder: str | Path, console: Console |
         "version": VERSION,
         "tokeniser": TOKENISER_VERSION,
         "settings": settings.identity(),
-        "sources": [text.description() for text in settings.texts],
-        **({"exclude": [text.description() for text in settings.excluded_texts]} if settings.exclude else {}),
+        "sources": [source.description() for source in settings.texts],
+        **({"exclude": [source.description() for source in settings.excluded_texts]} if settings.exclude else {}),
     }
     if built := not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -297,7 +285,7 @@ def _build(settings: CorpusSettings, made_of: Mapping[str, Any], folder: Path, c
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
     try:
         work.mkdir()
-        with Meter(console, "tokenising", sum(text.size for text in settings.texts)) as meter:
+        with Meter(console, "tokenising", sum(source.size for source in settings.texts)) as meter:
             shards = make_shards(settings, meter)
         with Meter(console, "merging", 2 * len(shards)) as meter:
             counts = merge(settings, shards, work, meter)
@@ -352,7 +340,7 @@ def make_shards(settings: CorpusSettings, meter: Meter) -> list[Shard]:
     """Return the shards of all text in reading order; a bounded number of blocks is in memory."""
     make = partial(make_shard, settings=settings)
     shards: list[Shard] = []
-    blocks = 1 + 4 * sum(text.size for text in settings.texts) // settings.block_bytes  # or fewer: files may be packed
+    blocks = 1 + 4 * sum(source.size for source in settings.texts) // settings.block_bytes  # or fewer: packed files
     workers = min(settings.workers or available_cores(), blocks)
     context = multiprocessing.get_context("spawn")  # not forked: the caller may have threads or a GPU
     killed = (
@@ -361,20 +349,20 @@ def make_shards(settings: CorpusSettings, meter: Meter) -> list[Shard]:
     # One worker is a thread: no process need be started, and errors are easy to debug.
     pool = ThreadPoolExecutor(1) if workers == 1 else ProcessPoolExecutor(workers, context, end_with_parent)
     with reworded(BrokenProcessPool, lambda _: killed), pool:
-        for cost, shard in ahead(pool, make, read_blocks(settings.texts, settings.block_bytes), 2 * workers):
+        for cost, shard in ahead(pool, make, text.read_blocks(settings.texts, settings.block_bytes), 2 * workers):
             shards.append(shard)
             meter.advance(cost, len(shard.tokens))
     return shards
 
 
-def make_shard(block: Block, settings: CorpusSettings) -> tuple[int, Shard]:
+def make_shard(block: text.Block, settings: CorpusSettings) -> tuple[int, Shard]:
     """Tokenise a block; return its cost and its shard."""
     paragraph = _tokeniser(cast(Tokenise, settings.tokenise)).paragraph
     excludes = _excluded(settings.excluded_texts)
     flat: list[str] = []
     sentence_lengths: list[int] = []
     paragraphs: list[tuple[int, int, int, int, bool]] = []
-    place = CONTINUES
+    place = text.CONTINUES
     for line in block.lines:
         place = max(place, line.place)  # a line without a word may begin the document
         before = len(sentence_lengths)
@@ -385,7 +373,7 @@ def make_shard(block: Block, settings: CorpusSettings) -> tuple[int, Shard]:
         if (sentences := len(sentence_lengths) - before) > 0:
             is_excluded = bool(settings.exclude) and line.text in excludes
             paragraphs.append((sentences, line.key, place, line.source, is_excluded))
-            place = CONTINUES
+            place = text.CONTINUES
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__  # a new word gets the next number
     tokens = np.fromiter(map(numbers.__getitem__, flat), np.uint32, len(flat))
@@ -476,11 +464,11 @@ def merge(settings: CorpusSettings, shards: Sequence[Shard], folder: Path, meter
     if not (sides == _TRAIN).any():
         raise InputError(
             f"exclude={','.join(map(str, settings.exclude))}: expected text to train on, found none: of "
-            f"{len(sides):,} paragraphs, {(sides == _EXCLUDED).sum():,} share {WINDOW} letters and digits in a row "
-            "with these files. Exclude other files, or give more text"
+            f"{len(sides):,} paragraphs, {(sides == _EXCLUDED).sum():,} share {text.WINDOW} letters and digits in a "
+            "row with these files. Exclude other files, or give more text"
         )
     sentence_sides = np.repeat(sides, paragraph_lengths)
-    weights = np.array([text.weight for text in settings.texts])
+    weights = np.array([source.weight for source in settings.texts])
     occurs = copies(np.repeat(weights[sources], paragraph_lengths), seed)
     train = np.repeat(np.arange(len(lengths)), np.where(sentence_sides == _TRAIN, occurs, 0))
     if not len(train):
@@ -556,14 +544,14 @@ def document_begins(places: NDArray[np.uint8], fraction: float) -> tuple[NDArray
         Whether each paragraph begins a document, and the number of paragraphs in a stretch of text without marks.
     """
     stretch = max(1, min(LONGEST_STRETCH, int(len(places) * fraction / 10)))
-    files = np.cumsum(places == NEW_FILE)
+    files = np.cumsum(places == text.NEW_FILE)
     files -= files[0]
     sizes = np.bincount(files)
     in_file = np.arange(len(places)) - (np.cumsum(sizes) - sizes)[files]
-    begins = (places > CONTINUES) | (in_file == 0)
+    begins = (places > text.CONTINUES) | (in_file == 0)
     if begins.sum() < FEWEST_DOCUMENTS:
         return in_file % stretch == 0, stretch
-    marked = np.bincount(files[places == NEW_DOCUMENT], minlength=len(sizes)) > 0
+    marked = np.bincount(files[places == text.NEW_DOCUMENT], minlength=len(sizes)) > 0
     begins |= (~marked & (sizes > LONGEST_STRETCH))[files] & (in_file % stretch == 0)
     return begins, stretch
 
