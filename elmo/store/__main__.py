@@ -10,7 +10,6 @@ from pathlib import Path
 
 from elmo.common.errors import InputError, command_parser
 from elmo.common.files import expanded
-from elmo.store.shelf import ENTRIES, RECORD, default_store, shelves
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,12 +18,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = "list the kinds of layers (weights, width, precision), the last used first, or remove some of them"
     parser.add_argument("command", choices=("info", "prune"), help=commands)
     parser.add_argument("names", metavar="NAME", nargs="*", help="a kind to prune; info lists their names")
-    place = default_store()
+    place = expanded(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers", "ELMO_STORE")
     parser.add_argument("--store", metavar="DIR", type=Path, default=place, help=f"the store (default: {place})")
     return parser.run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
+    from elmo.store.shelf import ENTRIES, RECORD, shelves  # numpy: not for --help
+
     store = expanded(options.store, "--store")
     if not store.is_dir():
         raise InputError(f"{store}: no store there yet; runs make it, or name one with --store or ELMO_STORE")

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from filelock import FileLock
 
 from elmo.common.errors import InputError, reworded
-from elmo.common.files import expanded
 from elmo.common.progress import Reporter
 
 if TYPE_CHECKING:
@@ -44,11 +43,6 @@ class StoreFull(Exception):  # noqa: N818
 
 class StoreUnusable(InputError):  # noqa: N818
     """The store cannot be used. A run did not fail: it would work without a store, or with another one."""
-
-
-def default_store() -> Path:
-    """The default folder of the store: $ELMO_STORE, or one in the user's cache."""
-    return expanded(os.environ.get("ELMO_STORE") or "~/.cache/elmo-suite/layers", "ELMO_STORE")
 
 
 def key_of(sentence: "Sentence") -> bytes:
