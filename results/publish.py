@@ -48,7 +48,6 @@ from results.records.identity import (
 )
 from results.records.printing import write
 from results.records.record import RunRecord, write_record
-from results.tables_page import PUBLISHED, generated, read_if_there
 
 ROOT = Path(__file__).parents[1]
 LONGEST_NAME = 160  # characters: names of EWT's predicates have 123, a hash has 64
@@ -65,6 +64,8 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def _publish(options: argparse.Namespace, root: Path) -> int:
+    from results.tables_page import PUBLISHED, generated, read_if_there  # not for --help
+
     if options.check and options.runs:
         raise InputError("--check publishes nothing: do not give it --runs")
     if not (root / PUBLISHED).is_dir():

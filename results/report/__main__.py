@@ -25,11 +25,7 @@ from shlex import quote
 from elmo.common.errors import InputError, command_parser
 from results.experiments import load_experiment, main_runs, only_cells
 from results.figures.drawing import Figure, standalone_svg
-from results.figures.errors_removed import arm_gains
 from results.records.printing import write
-from results.report.page import PageInfo, one_page, parts_of
-from results.report.parts import blocks_of, is_shown, layers_of_tasks, main_figures, paper_tables, table_efficiencies
-from results.report.site import write_site
 from results.tables.fill import fill_all
 from results.tables.rows import Table
 from results.tables.run_options import add_choices, choose
@@ -49,6 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _write_report(options: argparse.Namespace) -> int:
+    # Not for --help.
+    from results.figures.errors_removed import arm_gains
+    from results.report.page import PageInfo, one_page, parts_of
+    from results.report.parts import blocks_of, is_shown, main_figures, paper_tables, table_efficiencies, task_layers
+    from results.report.site import write_site
+
     chosen = choose(options)
     if options.experiment:
         if options.site:
@@ -65,7 +67,7 @@ def _write_report(options: argparse.Namespace) -> int:
     tables = paper_tables(chosen.collection, options.data, options.experiment)
     others = [table for table in tables if not is_shown(table, summary)]
     figures = main_figures(summary)
-    layers = layers_of_tasks(chosen.collection, options.data)
+    layers = task_layers(chosen.collection, options.data)
     blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
     selection = chosen.selection
     shown = [

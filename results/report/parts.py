@@ -127,7 +127,7 @@ def main_figures(summary: Table) -> list[Figure]:
     return [figure for figure in figures if figure]
 
 
-def layers_of_tasks(collection: Collection, data: Sequence[str]) -> Figure | None:
+def task_layers(collection: Collection, data: Sequence[str]) -> Figure | None:
     """The paper's Figure 2, also at other places than a task's own; None if fewer than two rows have runs.
 
     Args:
