@@ -82,15 +82,14 @@ def collect(folders: Sequence[Path]) -> Collection:
 
 
 def _without_copies(records: Sequence[RecordFile], findings: list[Finding]) -> list[RecordFile]:
-    """One of each (identity, fingerprint): records merge by copying folders, so copies are expected."""
-    kept: dict[tuple[Path, str], RecordFile] = {}
+    """One of each fingerprint, which covers the name: records merge by copying folders, so copies are expected."""
+    kept: dict[str, RecordFile] = {}
     for item in records:
-        key = (item.record.identity.path, item.record.fingerprint)  # 1 and "1" name one run
-        other = kept.setdefault(key, item)
+        other = kept.setdefault(item.record.fingerprint, item)
         if other is item or item.record.status != "finished":
             continue
         if other.record.status != "finished":
-            kept[key] = item  # failed in one folder, finished in the other
+            kept[item.record.fingerprint] = item  # failed in one folder, finished in the other
         elif unlike := differences(item.record.scores, other.record.scores):
             name, (here, there) = next(iter(unlike.items()))
             text = f"{item.path} and {other.path} are the same run with different scores, {name} {here} and {there}"
