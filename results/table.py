@@ -107,7 +107,7 @@ def _show(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _print(table: Table, options: argparse.Namespace) -> None:
     """Prints a table with its notes; next to numbers for programs, these are written to stderr."""
     in_paper = options.format == "tex"
-    sheets = sheets_of(table, options.wide, best=in_paper)
+    sheets = sheets_of(table, options.wide, best=in_paper, cut=options.format == "text")
     notes = sections_of(table, sheets) if options.notes or in_paper else [("Notes", [note_line(table, sheets)])]
     if options.format in FORMATS:
         write(FORMATS[options.format](table), sys.stdout, exact=options.format in MACHINE_FORMATS)

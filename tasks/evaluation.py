@@ -36,7 +36,7 @@ class Evaluation:
 
     def to_latex(self) -> str:
         """The table in LaTeX, with its notes; bold is what is better than all others beyond noise."""
-        sheets = sheets_of(self.table, best=True)
+        sheets = sheets_of(self.table, best=True, cut=False)
         return as_tex(sheets, sections_of(self.table, sheets))
 
     def methods(self) -> str:

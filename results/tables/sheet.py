@@ -93,10 +93,10 @@ def sheet_of(title: str, columns: Sequence[Column], always: int = 1) -> Sheet:
     return Sheet(printable(title), safe)
 
 
-def sheets_of(table: Table, wide: bool = False, best: bool = False) -> list[Sheet]:
+def sheets_of(table: Table, wide: bool = False, best: bool = False, cut: bool = True) -> list[Sheet]:
     """The sheets of a table: the main one, and of all records, if `wide`, those under other settings.
 
-    `best` finds what `Sheet.best` has, which takes time.
+    `best` finds what `Sheet.best` has, which takes time. `cut` shortens titles to what a terminal has room for.
     """
     if table.experiment.by_arm:
         return [arms_sheet(table, best=best)]
@@ -106,7 +106,7 @@ def sheets_of(table: Table, wide: bool = False, best: bool = False) -> list[Shee
     arms = table.arms if wide else table.compared
     shown = {f"Test {SCORES}": table.rows, **({"Other settings": table.others} if wide and table.others else {})}
     sheets = [gains_sheet(table, rows, title, arms, wide=wide, best=best) for title, rows in shown.items()]
-    return sheets if wide else list(map(_shortened, sheets))
+    return list(map(_shortened, sheets)) if cut and not wide else sheets
 
 
 def best_arm(row: Row, arms: Sequence[str]) -> str | None:

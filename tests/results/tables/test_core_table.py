@@ -114,6 +114,7 @@ def test_a_title_is_cut_only_where_the_table_would_be_wider_than_100_characters(
     assert line.startswith("NER, CoNLL-2003, biLM small,")
     assert re.search("[^ ]…  90.00", line)
     assert max(map(len, out.partition("Notes")[0].splitlines())) == 100
+    assert "…" not in run_table(capsys, "--runs", tmp_path / "cut", "--format", "markdown")[1]
 
 
 def test_a_setting_of_elmo_alone_is_paired_with_the_plain_baseline(tmp_path):
