@@ -174,7 +174,11 @@ class _Pair:
     clusters: int | None = None
 
     def variance(self, slopes: tuple[float, float]) -> Spread:
-        """The variance of the sum of both means, each times its slope."""
+        """The variance of the sum of both means, each times its slope.
+
+        The examples' part is the jackknife variance less `noise`, which the seeds' part has, too, or zero; its
+        degrees of freedom are the jackknife's times the square of the share that is left, at least one.
+        """
         seeds, noise = self._of_seeds(slopes)
         if self.first.shares is None or self.second.shares is None:
             return combined(seeds)
@@ -245,7 +249,11 @@ def seed_intervals(
 
 
 def measured(counts: Array, recompute: Callable[[Array], Array], clusters: Sequence[float] | None) -> ArmScores:
-    """The arm with these counts of its runs' test examples, (seeds, examples, counts)."""
+    """The arm with these counts of its runs' test examples, (seeds, examples, counts).
+
+    Its noise is the variance of a seed's score that chance within the test set alone gives: what the pseudo-values of a
+    seed differ from their mean over seeds.
+    """
     import numpy as np  # imported here: no command needs it for --help
 
     if clusters is not None:
