@@ -129,16 +129,12 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     if not (groupings or further or lacking):
         what = f"task={row.task} data={row.data} data_dir=DIR runs_dir=RUNS_DIR"
         return [], f"kinds of examples are not known; to get them: python -m tasks.groups {what}"
-    single = min(len(group.records) for group in pair) == 1
-    lenders = [lender for lender in row.lenders if single and _gives(metric, lender.group, len(runs[0]))]
     kinds = []
     for name, grouping in groupings.items():
         for number, label in enumerate(grouping.labels):
             chosen = [i for i, of_example in enumerate(grouping.of) if of_example == number]
             if len(chosen) >= FEWEST:
-                lent = [replace(lender, group=_only(lender.group, chosen, metric)) for lender in lenders]
-                groups = [_only(group, chosen, metric) for group in pair]
-                of_kind = replace(row, groups=groups, others=(), paper=None, lenders=lent)
+                of_kind = _row_of(row, pair, chosen, metric)
                 kinds.append(Kind(name.replace("_", " "), label, len(chosen), of_kind, chosen))
     counts = Counter(kind.by for kind in kinds)
     if several := [*further, *(kind for kind in kinds if counts[kind.by] > 1)]:
@@ -146,6 +142,30 @@ def kinds_of(row: Row, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:
     only = "; ".join(f"{kind.by}: {kind.label}" for kind in kinds)
     kinds_of_row = f"only one kind of test examples ({only})" if only else "no kind of test examples"
     return [], lacking or f"nothing to compare: {kinds_of_row} has {FEWEST} of them or more"
+
+
+def with_parts(rows: Sequence[Row], records: Sequence[RecordFile]) -> list[Row]:
+    """The rows, each before those of the parts of its test set that its experiment names."""
+    known = {row.key: kinds for row, kinds in break_down([row for row in rows if row.spec.parts], records)[0]}
+    shown = list[Row]()
+    for row in rows:
+        shown.append(row)
+        for title, part in row.spec.parts.items():
+            by, _, labels = part.partition(": ")
+            kinds = [kind for kind in known.get(row.key, []) if kind.by == by and kind.label in labels.split(", ")]
+            if kinds and row.pair and (examples := row.pair[0].examples[0]):
+                chosen = sorted(number for kind in kinds for number in kind.chosen)
+                metric = metric_of(row.pair[0].records[0], examples[0])
+                shown += [replace(_row_of(row, row.pair, chosen, metric), part=title)] if metric else []
+    return shown
+
+
+def _row_of(row: Row, pair: tuple[Group, Group], chosen: Sequence[int], metric: Metric) -> Row:
+    """The row, with this pair, as if the test set had only these examples."""
+    size, single = len(pair[0].examples[0] or ()), min(len(group.records) for group in pair) == 1
+    lenders = [lender for lender in row.lenders if single and _gives(metric, lender.group, size)]
+    lent = [replace(lender, group=_only(lender.group, chosen, metric)) for lender in lenders]
+    return replace(row, groups=[_only(group, chosen, metric) for group in pair], others=(), paper=None, lenders=lent)
 
 
 def _further(row: Row, pair: Sequence[Group], metric: Metric, paths: Mapping[str, Path]) -> tuple[list[Kind], str]:

@@ -77,6 +77,7 @@ class ExperimentRow:
         arms: The arms that it has runs of; by default all.
         seeds: Its seeds; by default those of the experiment.
         published_only: Whether it describes published records alone, so that nothing runs its cells.
+        parts: Title -> kinds of its test examples, "DISTINCTION: LABEL, ...", that have a line in the main figure, too.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -93,6 +94,7 @@ class ExperimentRow:
     arms: Sequence[str] = ()
     seeds: Sequence[NonNegativeInt] = ()
     published_only: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

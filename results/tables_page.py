@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmo.common.errors import InputError
+from results.breakdown import with_parts
 from results.experiments import TABLE1, load_experiment, main_runs
 from results.figures.charts import convergence
 from results.figures.drawing import Figure, arms_of, picture, published_files
@@ -119,7 +120,7 @@ def tables_page(collection: Collection, table: Table, published: Path) -> tuple[
     for experiment, chapter in chapters.items():
         blocks.append(f"## {chapter.title}")
         if experiment == TABLE1:
-            if figure := errors_removed(full_size, table.compared, table.main_arms):
+            if figure := errors_removed(with_parts(full_size, collection.files), table.compared, table.main_arms):
                 show([figure])
             if full_size:
                 sheet = cells.gains_sheet(table, full_size, "", default_pair(), wide=True)

@@ -41,7 +41,8 @@ class _Comparison:
     """One task on one data set: the texts, the main share with its interval, and those of the paper and other arms.
 
     `sign`: 1 or -1 if the interval of the gain, which tables show, excludes zero; else 0. `shortened`: the
-    epochs, if they are not those of the recipe; the sentence above the figure then names the share by itself.
+    epochs, if they are not those of the recipe; the sentence above the figure then names the share by itself. `part`:
+    whether it is of a part of a test set, which that sentence leaves out.
     """
 
     name: str
@@ -52,6 +53,7 @@ class _Comparison:
     sign: int
     others: Sequence[_Value]
     shortened: str = ""
+    part: bool = False
 
     @property
     def shown_share(self) -> str:
@@ -114,7 +116,8 @@ def errors_removed(
     notes = arms_title(main_arms or {}, panels)
     below = [FEW_SEEDS_NOTE.replace(MARK, f"{MARK} and pale marks:" if pale else MARK)] * few + notes
     numbers = " ".join([*(lane.numbers for lane in lanes), *(f"{note}." for note in notes)])
-    title, forms = "Mini data: " * mini + _finding(lanes), list[drawing.Figure]()
+    found = _finding([lane for lane in lanes if not lane.part])
+    title, forms = "Mini data: " * mini + found, list[drawing.Figure]()
     for layout in (WIDE, PHONE):
         name = f"{MAIN_FIGURE}{'-mini' * mini}{'-phone' * (layout is PHONE)}"
         height, marks = _drawn(lanes, layout, f"{first} → {second}", below)
@@ -136,10 +139,12 @@ def _comparison(panel: Row, arms: drawing.Arms, compared: tuple[str, str]) -> _C
         if group.features in arms and group not in pair and alike:
             cut = relative_error_cut(baseline.mean, group.mean)
             others += [_Value(arms[group.features], cut, few_seeds=group.few_seeds)] if cut is not None else []
-    below = ", ".join(filter(None, [panel.metric_title(), panel.settings_title, baseline.old_recipe]))
+    counted = f"{len(baseline.examples[0] or ()):,} test examples" if panel.part else ""
+    below = ", ".join(filter(None, [panel.metric_title(), panel.settings_title, baseline.old_recipe, counted]))
     scores, main = f"{baseline.mean:.1f} → {second.mean:.1f}", _Value(arms[second.features], share)
     shortened = panel.settings_title if EPOCHS in {**panel.shown_names, **panel.settings} else ""
-    return _Comparison(panel.task_title, below, scores, main, panel.cut_interval, panel.sign, others, shortened)
+    name, part = panel.part or panel.task_title, bool(panel.part)
+    return _Comparison(name, below, scores, main, panel.cut_interval, panel.sign, others, shortened, part)
 
 
 def _finding(lanes: Sequence[_Comparison]) -> str:

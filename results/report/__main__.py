@@ -66,7 +66,7 @@ def _write_report(options: argparse.Namespace) -> int:
             return 1
     tables = paper_tables(chosen.collection, options.data, options.experiment)
     others = [table for table in tables if not is_shown(table, summary)]
-    figures = main_figures(summary)
+    figures = main_figures(summary, records)
     layers = task_layers(chosen.collection, options.data)
     blocks = blocks_of(summary, [sizes for table in tables for sizes in table_efficiencies(table)], records)
     selection = chosen.selection

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from results.breakdown import break_down
+from results.breakdown import break_down, with_parts
 from results.experiments import TABLE1, Experiment, load_experiment
 from results.figures import charts
 from results.figures.charts import Efficiency, efficiencies, efficiency
@@ -118,10 +118,10 @@ def _charts(panel: Row, arms: Arms) -> list[Chart]:
     return [(kind, figure) for kind, figure in figures.items() if figure]
 
 
-def main_figures(summary: Table) -> list[Figure]:
+def main_figures(summary: Table, records: Sequence[RecordFile]) -> list[Figure]:
     """The share of errors removed, of the full data sets and of the mini data, and how soon the baseline is reached."""
     by_size = [[row for row in summary.rows if (row.data == MINI) is mini] for mini in (False, True)]
-    figures = [errors_removed(rows, summary.compared, summary.main_arms) for rows in by_size]
+    figures = [errors_removed(with_parts(rows, records), summary.compared, summary.main_arms) for rows in by_size]
     arms = arms_of(summary.titles)
     figures.append(next(filter(None, (charts.convergence(rows, arms) for rows in by_size)), None))
     return [figure for figure in figures if figure]

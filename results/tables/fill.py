@@ -192,6 +192,7 @@ def _rows_of_records(
     asked = {name for arm in selection.compared for name in arm_settings(arm)[1]}
     for item, arm, settings in sorted(placed, key=lambda one: as_label(one[2])):
         spec = ExperimentRow([f"task={task}", f"data={data}", *(f"{name}={value}" for name, value in settings.items())])
+        spec = replace(spec, parts=known.parts if known and not settings else {})
         paper = _known_scores(key, spec, settings)
         row = Row(*key, (), settings, named, spec, title * (not settings), paper, compared=selection.compared)
         rows.setdefault(row.label, _RowRuns(row, {}, asked)).records.setdefault(arm, []).append(item)

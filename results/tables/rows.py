@@ -147,6 +147,7 @@ class Row:
         compared: The two arms.
         others: The groups of the same task and data under other settings.
         lenders: See `lenders_of`.
+        part: The title of the test examples that it is about; empty for the whole test set.
     """
 
     data: str
@@ -160,6 +161,7 @@ class Row:
     compared: tuple[str, str] = field(default_factory=names.default_pair)
     others: Sequence[Group] = ()
     lenders: Sequence[Lender] = ()
+    part: str = ""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -6,10 +6,14 @@ import pytest
 
 import results.breakdown as command
 from elmo.common.files import read_json, write_json
+from results.figures.drawing import Label
+from results.figures.errors_removed import errors_removed
 from results.publish import publish_runs
+from results.records.collect import collect
 from results.records.example_scores import ExamplesUnreadable, add_groups, groups_path, read_groups
 from results.records.identity import Identity
 from results.records.metric import Grouping, Metric, Ratio
+from results.tables.fill import Selection, fill_all
 from tests.results.making import make_record, run_report, save
 
 F1 = Metric([[Ratio({"tp": 200}, {"tp": 2, "fp": 1, "fn": 1})]])
@@ -59,6 +63,21 @@ def test_each_kind_is_scored_by_its_own_examples(runs, capsys):
         count = str(len(GLOVE[chosen]))
         expected.append(["length", name, count, f"{first:.2f} (1)", f"{second:.2f} (1)", f"{second - first:+.2f}"])
     assert [[*line[:5], line[5].partition(",")[0]] for line in lines] == expected
+
+
+def test_parts_of_a_test_set_have_lines_in_the_figure_that_its_title_does_not_count(runs):
+    collection = collect([runs])
+    (row,) = fill_all(collection, Selection()).rows
+    parts = {"all but the last": "length: short, long", "long ones": "length: long", "none": "length: neither"}
+    row = replace(row, spec=replace(row.spec, parts=parts))
+    whole, both, long = command.with_parts([row], collection.files)
+    assert (whole, both.part, long.part) == (row, "all but the last", "long ones")
+    for part, chosen in ((both, slice(0, 9)), (long, slice(4, 9))):
+        expected = [f1(GLOVE[chosen]), f1(ELMO[chosen])]
+        assert [group.mean for group in part.groups] == pytest.approx(expected)
+    figure = errors_removed([whole, both, long], ("glove", "elmo"))
+    assert "F1, 9 test examples" in [mark.text for mark in figure.marks if isinstance(mark, Label)]
+    assert figure.title == errors_removed([whole], ("glove", "elmo")).title
 
 
 def test_a_table_names_the_vectors_of_its_own_runs(tmp_path, capsys):
