@@ -228,7 +228,7 @@ def _lane(lane: _Comparison, layout: _Layout, scale: drawing.Scale, top: float) 
     for tick in scale.ticks():  # only behind the marks: names may be above them
         line = [(scale.at(tick), top + layout.first - 14), (scale.at(tick), top + layout.lane)]
         marks.append(drawing.ChartLine(line, "grid" if tick else "muted", 1 if tick else 1.5))
-    marks.append(drawing.Label(8, top + 20, drawing.fitted(lane.name, layout.names, 13), "ink", 13, bold=True))
+    marks.append(drawing.Label(8, top + 20, drawing.fitted(lane.name, layout.names, 13), "ink", 13, bold=not lane.part))
     marks.append(drawing.Label(8, top + 36, drawing.fitted(lane.below, layout.names, 11), "muted", 11))
     marks.append(drawing.Label(end, top + 20, lane.scores, "ink", 13, "end", bold=True))
     marks.append(drawing.Label(end, top + 36, lane.shown_share, "muted", 11, "end"))
