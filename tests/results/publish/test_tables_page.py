@@ -94,9 +94,10 @@ def test_the_page_shows_a_table_that_is_a_file(runs, root):
 
 def test_the_figures_of_the_paper_are_drawn_from_their_experiments(tmp_path, root):
     """Figure 1 of two shares with different settings, and Figure 2 of one task, without arms that are not in them."""
+    medium = {"features.words.vectors": "wink-100d", "features.elmo.weights": "medium"}
     for features in ("glove", "elmo", "elmo_random"):
         few = {"train_fraction": 0.01, "trainer.batch_size": 4, "trainer.epochs": 100, "trainer.patience": None}
-        for variant, used, right in (({}, 1000, 60), (few, 10, 50)):
+        for variant, used, right in (({}, 1000, 60), (few, 10, 50), (medium, 1000, 60)):
             path = save_run(tmp_path / "runs", right, task="sst5", features=features, variant=variant)
             record = read_record(path)
             mixes = {} if features == "glove" else {"input": Mix([0.2, 0.5, 0.3], 1.0)}

@@ -73,17 +73,18 @@ def test_everything_is_on_the_page(capsys, runs):
 
 def test_the_runs_of_one_experiment(runs, tmp_path, capsys):
     """Figure 2 on records made by hand: the runs of its cells alone, and its figure as a file."""
-    for task, settings in (("ner", {}), ("sst5", {}), ("ner", {"trainer.lr": 0.5})):
-        record = make_record(70.0, task=task, features="elmo", variant=settings)
-        save(runs, dataclasses.replace(record, mixes={"input": Mix([0.2, 0.5, 0.3], 1.1)}))
-    places = {"features.elmo.places": "[input,output]"}
-    both = make_record(70.0, data="ewt", task="srl", features="elmo", variant=places)
-    mixes = {"input": Mix([0.2, 0.5, 0.3], 1.1), "output": Mix([0.1, 0.2, 0.7], 1.2)}
-    save(runs, dataclasses.replace(both, mixes=mixes))
+    medium = {"features.words.vectors": "wink-100d", "features.elmo.weights": "medium"}
+    first = Mix([0.2, 0.5, 0.3], 1.1)
+    for task, settings in (("srl", {}), ("sst5", {}), ("sst5", {"trainer.lr": 0.5})):
+        data = "ewt" if task == "srl" else "paper"
+        record = make_record(70.0, data=data, task=task, features="elmo", variant={**medium, **settings})
+        save(runs, dataclasses.replace(record, mixes={"input": first}))
+    both = make_record(70.0, task="squad", features="elmo", variant=medium)
+    save(runs, dataclasses.replace(both, mixes={"input": first, "output": Mix([0.1, 0.2, 0.7], 1.2)}))
     status, text = run_report(runs, "--experiment", "figure2", "--figures", tmp_path / "figures")
     assert status == 0
     assert "3 finished of 3 runs" in text
-    assert "<title>SRL, EWT PropBank, both places, output, LSTM 2: 0.700" in text, "at other places than the task's own"
+    assert "<title>SQuAD 1.1, dev, output, LSTM 2: 0.700" in text
     assert text.count("<title>SST-5, input, LSTM 2: 0.300") == 1, "a row of the figure, not a plain run in addition"
     assert "trainer.lr=0.5" not in text
     assert 'aria-label="Figure 2: weights of the layers' in text
