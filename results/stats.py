@@ -128,7 +128,8 @@ class Interval:
 class Intervals:
     """The intervals of the gain in points, and of the share of errors removed in percent.
 
-    `cut` is None if the baseline's errors may be none, so that no share of them is too large.
+    `cut` is None if the baseline's errors may be none, so that no share of them is too large, and if the variances of
+    both means and of the gain contradict each other.
     """
 
     gain: Interval
@@ -328,13 +329,14 @@ def _intervals(pair: _Pair) -> Intervals | None:
 def _cut(pair: _Pair, gain: Interval, t2: float) -> Interval | None:
     """Fieller's interval of the gain's share of the errors: shares r where (gain - r * errors)^2 <= t2 * its variance.
 
-    None if errors of none are among what the test does not reject: then no share is too large.
+    None if errors of none are among what the test does not reject: then no share is too large. None, too, if the three
+    variances contradict each other: each is estimated alone, so the means could correlate by more than one.
     """
     estimate, errors = pair.second.mean - pair.first.mean, 100 - pair.first.mean
     of_gain, of_first, of_second = (pair.variance(slopes).variance for slopes in ((-1.0, 1.0), (1.0, 0.0), (0.0, 1.0)))
     shared = (of_first + of_second - of_gain) / 2  # the covariance of both means
     square = errors**2 - t2 * of_first
-    if errors <= 0 or square <= 0:
+    if errors <= 0 or square <= 0 or abs(shared) > (of_first * of_second) ** 0.5 + _ROUNDING:
         return None
     middle = estimate * errors - t2 * (of_first - shared)
     root = max(middle**2 - square * (estimate**2 - t2 * of_gain), 0.0) ** 0.5

@@ -205,6 +205,22 @@ def test_the_gain_and_the_errors_removed_agree_about_zero():
     assert near_zero > 200
 
 
+def test_the_errors_removed_are_within_their_interval():
+    """Few examples and seeds: the variances of both means and of the gain, each estimated alone, may contradict."""
+    shown = 0
+    for seed in range(300):
+        draw = np.random.default_rng(seed)
+        chances = draw.random(12)
+        first, second = (draw.random((2, 12)) < chances), (draw.random((2, 12)) < 0.5 + 0.5 * chances)
+        found = paired_intervals(counts_of(first), counts_of(second), percent)
+        if found is None or found.cut is None:
+            continue
+        shown += 1
+        removed = 100 * (second.mean() - first.mean()) / (1 - first.mean())
+        assert found.cut.low - 1e-6 <= removed <= found.cut.high + 1e-6
+    assert shown > 100
+
+
 def test_no_share_is_too_large_if_there_may_be_no_errors():
     assert seed_intervals([100.0, 100.0], [99.0, 100.0]).cut is None
     assert seed_intervals([99.0, 99.9, 98.0], [99.5, 99.0, 99.8]).cut is None
