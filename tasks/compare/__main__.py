@@ -16,6 +16,7 @@ Examples:
 
 import argparse
 import hashlib
+import shlex
 import subprocess
 import sys
 import time
@@ -40,9 +41,8 @@ LARGE = 1_000_000  # bytes of a file
 POLL, ENDS_WITHIN = 0.5, 3.0  # seconds
 LOG_LINES = 10
 PASSES, MOST_TOKENS = 3, 2_000_000  # of the text to tune on
-TUNING = (
-    "heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002"  # as python -m tasks.text --help
-)
+# As python -m tasks.text --help.
+TUNING = "heldout_fraction=0.05 training.batch_tokens=2048 training.learning_rate=0.002"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,8 +93,9 @@ def compare(options: argparse.Namespace) -> int:
         from tasks.compare.export import export
 
         arm = export(plan, options.runs, options.export, answer)
-        say(f"The model ({arm}): python -m tasks.predict {options.export} INPUT.csv --output csv")
-    say(f"All records: python -m results.table --experiment {plan.experiment} --runs {options.runs} --notes")
+        say(f"The model ({arm}): python -m tasks.predict {shlex.quote(str(options.export))} INPUT.csv --output csv")
+    experiment, runs = shlex.quote(str(plan.experiment)), shlex.quote(str(options.runs))
+    say(f"All records: python -m results.table --experiment {experiment} --runs {runs} --notes")
     return 0
 
 

@@ -340,6 +340,6 @@ def _checked(data: OwnData) -> OwnData:
         raise InputError(f"{column}: expected at most {MOST_CLASSES} different tags, found {len(kinds):,}. Merge some")
     if data.rows and len(kinds) < 2:
         raise InputError(f"{column}: expected at least two labels, found only {', '.join(kinds)}. {REMEDY}")
-    if len(data.rows) < LEAST:
-        raise InputError(f"expected at least {LEAST} labelled examples, found {len(data.rows)}. Label more")
+    if (few := len(data.rows)) < LEAST:
+        raise InputError(f"expected at least {LEAST} examples, {MOST_RARE} of each label, found {few}. Label more")
     return data

@@ -89,18 +89,19 @@ def small_and_quick(monkeypatch):
 @pytest.mark.parametrize("kind", [signal, shuffled, pairs, tags, by_folder])
 def test_the_command_answers(tmp_path, capsys, kind):
     source = kind(tmp_path)
-    words = [str(source), "--seeds", "1", "--jobs", "1", "--runs", str(tmp_path / "runs")]
+    words = [str(source), "--seeds", "1", "--jobs", "1", "--runs", str(tmp_path / "my runs")]
     assert main(words) == 0, capsys.readouterr().err
     out = capsys.readouterr().out
     assert out.startswith(f"{source}: {SIZE} ")
+    assert f"--runs '{tmp_path / 'my runs'}' --notes" in out  # a command to copy
     sentence = next(line for line in out.splitlines() if line.startswith(f"On these {SIZE} "))
     assert ("no arm finds a signal" in sentence) == (kind is shuffled)
     bag = float(re.search(r"bag of words +([\d.]+)", out)[1])
     assert bag < 80 if kind is shuffled else bag > 90
-    records = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("record.json")}
+    records = {path: path.read_bytes() for path in (tmp_path / "my runs").rglob("record.json")}
     assert len(records) == 4
     assert main(words) == 0  # nothing runs again
-    assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("record.json")} == records
+    assert {path: path.read_bytes() for path in (tmp_path / "my runs").rglob("record.json")} == records
 
 
 def test_text_of_ones_own_is_one_more_arm(tmp_path, capsys, monkeypatch):

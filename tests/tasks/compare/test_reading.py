@@ -167,7 +167,11 @@ def test_another_encoding(tmp_path):
     [
         (["text,label", *(f"{text},only" for text, _ in rows())], "at least two labels, found only only"),
         (["text,label", *(f"{text},{i / 7:.2f}" for i, (text, _) in enumerate(rows()))], "found 60 different numbers"),
-        (["text,label", *(f"{text},{label}" for text, label in rows(30))], "at least 40 labelled examples, found 30"),
+        (
+            ["text,label", *(f"{text},{label}" for text, label in rows(30))],
+            "at least 40 examples, 5 of each label, found",
+        ),
+        (["text,label", *(f"{text},{i}x" for i, (text, _) in enumerate(rows(10)))], "5 of each label, found 0"),
         (["text,label", *(f"{t},{i % 20 / 8}" for i, (t, _) in enumerate(rows(600)))], "found 20 different numbers"),
         (["Ada\tO", "sleeps\tO", ""] * 50, "at least two labels, found only O"),
         (["#begin document (a); part 000", "a\t0\t0\tAda\t-"], r"coreference or semantic roles \(CoNLL-2012\)"),
