@@ -169,12 +169,12 @@ def shown_chapter(chapter: Chapter, collection: Collection, published: Path) -> 
         return ShownChapter(chapter.title, chapter.text, "", chapter.command, blocks=[*shown, content], missing=missing)
     experiment = load_experiment(chapter.experiment)
     table = fill(collection, experiment)
-    groups = [row.group(arm) for row in table.rows for arm in row.spec.arms or experiment.arms]
+    rows = [row for row in table.rows if not row.spec.published_only]  # no command fills the others
+    groups = [row.group(arm) for row in rows for arm in row.spec.arms or experiment.arms]
     runs = typed_sweep(experiment, [])
     empty = sum(group is None for group in groups)
-    shows = f"python -m results.table --experiment {experiment.name}"
-    if chapter.figure:
-        shows = f"python -m results.report --experiment {experiment.name} --figures DIR"
+    command, figures = ("report", " --figures DIR") if chapter.figure else ("table", "")
+    shows = f"python -m results.{command} --experiment {experiment.name}{figures}"
     (sheet,) = cells.sheets_of(table, wide=True)
     findings = [finding for finding in table.findings if finding.kind not in ("empty", "seeds")]
     option = f"`python -m results.table --published --experiment {experiment.name} --notes`"
