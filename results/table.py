@@ -124,7 +124,7 @@ def _check(findings: Sequence[Finding], records: Sequence[RecordFile], others: S
     reasons = [*dict.fromkeys(f"{kinds[finding.kind]}: {finding.text}" for finding in wrong), *others]
     for reason in reasons:
         write(f"check: {reason}\n", sys.stderr)
-    write(f"check: {len(reasons)} reasons to fail\n" if reasons else "check: nothing is wrong\n", sys.stderr)
+    write(f"check: reasons to fail: {len(reasons)}\n" if reasons else "check: nothing is wrong\n", sys.stderr)
     return 1 if reasons else 0
 
 

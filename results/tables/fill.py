@@ -471,7 +471,8 @@ def _missing(
         return []
     command = typed_sweep(experiment, [*experiment.given, *where, *["retry=failed"] * failed])
     parts = [f"{len(empty)} of {len(cells)} cells are empty"] * bool(empty)
-    parts += [f"{lacking} of {sum(map(len, cells.values()))} runs are missing"]
+    old = any(names.old_recipe(record) for runs in cells.values() for record in chain(*runs))
+    parts += [f"{lacking} of {sum(map(len, cells.values()))} runs are missing{' or of an older recipe' * old}"]
     wrong = any(key[1] in experiment.compare for key in empty)
     return [Finding("empty" if empty else "seeds", f"{', '.join(parts)}; to fill them: {command}", wrong)]
 

@@ -312,7 +312,7 @@ def _recipe(row: Row) -> str:
     trainer = [text.format(_or(run.settings("trainer").get(key) for run in runs)) for key, text in TRAINER.items()]
     return (
         f"{row.title}: {sizes}{folds}; {runs_in_words(runs)}; recipe {row.groups[0].recipe} of the task "
-        f"({', '.join(trainer)}); {row.metric_title()} on the test set, which was read once"
+        f"({', '.join(trainer)}); {row.metric_title()} on the test examples, which each run reads once, at its end"
     )
 
 

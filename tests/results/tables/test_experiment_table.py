@@ -86,7 +86,7 @@ class TestRows:
         save(tmp_path / "runs", make_record(44.0, seed=2, **old))
         save(tmp_path / "runs", make_record(46.0, features="elmo", variant={"trainer.lr": 0.5}, lr=0.5, **old))
         out = run_table(capsys, "--runs", tmp_path / "runs", "--experiment", own)[1]
-        assert missing(out)[0] == "1 of 3 cells are empty, 5 of 6 runs are missing"
+        assert missing(out)[0] == "1 of 3 cells are empty, 5 of 6 runs are missing or of an older recipe"
 
     def test_seeds_with_an_older_recipe_of_a_user_s_task_are_missing(self, own, tmp_path, capsys):
         """The suite does not know its newest recipe, but no mean has both."""
