@@ -1,5 +1,6 @@
 """Files: atomic writing, lines of text, tables, JSON, paths with ~, hashes, free space, sizes and durations as text."""
 
+import codecs
 import csv
 import errno
 import gzip
@@ -39,7 +40,8 @@ UNREADABLE = (
     *(RuntimeError, LookupError, AttributeError, TypeError, ValueError),
 )
 LONGEST_TEXT = 1 << 24  # characters; Python's default, 131,072, is too few for a document
-UNDECODED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, in text that was decoded with surrogateescape
+UNDECODED = re.compile("[\udc80-\udcff]")  # bytes that cannot be read, in text that was decoded with these errors:
+codecs.register_error("unread", lambda error: ("\udcff", codecs.replace_errors(error)[1]))
 _COMMAND = re.compile(r"python -m [^;,)]*")
 # Tabs separate plain text; commas need quotes around texts that contain them.
 STYLES: dict[str, tuple[str, Literal[0, 3]]] = {".csv": (",", csv.QUOTE_MINIMAL), ".tsv": ("\t", csv.QUOTE_NONE)}
@@ -78,12 +80,30 @@ def left_partials(folder: Path, pattern: str) -> list[Path]:
     return [path for path in partials if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
 
+def encoding_of(path: Path) -> tuple[str, int]:
+    """The encoding of a file, and the first line that is not UTF-8, or 0; what can be read once only is taken as UTF-8.
+
+    It is UTF-16 by its byte order mark, and Windows-1252 if most lines that are not ASCII are not UTF-8 either.
+    """
+    if not path.is_file() or path.parent == Path("/dev"):
+        return "UTF-8", 0
+    with path.open("rb") as file:
+        if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "UTF-16", 0
+        texts = enumerate((line.decode(errors="unread") for line in file), start=1)
+        odd = [number if UNDECODED.search(text) else 0 for number, text in texts if not text.isascii()]
+    return ("Windows-1252" if odd.count(0) < len(odd) / 2 else "UTF-8"), next(filter(None, odd), 0)
+
+
 def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file with their ends; a byte order mark is accepted. Only a line feed ends a line.
 
-    `tolerant` gives other bytes as `UNDECODED`, instead of an InputError.
+    `tolerant` reads a file by `encoding_of`, and gives bytes that cannot be read as `UNDECODED`, not an InputError.
     """
-    errors = "surrogateescape" if tolerant else "strict"
+    if tolerant:
+        with path.open("r", -1, encoding_of(path)[0].replace("UTF-8", "utf-8-sig"), "unread", "\n") as text:
+            yield from text
+        return
     number = 0
 
     def say(error: UnicodeDecodeError) -> str:
@@ -92,7 +112,7 @@ def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
 
     with reworded(UnicodeDecodeError, say), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors)
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
 
 
 def utf8_lines(path: Path, tolerant: bool = False) -> Iterator[str]:
@@ -120,7 +140,7 @@ def raw_rows(path: Path, ending: str | None = None, tolerant: bool = False) -> I
     Args:
         path: a file that ends in .csv or .tsv.
         ending: of a table whose name has none, such as standard input.
-        tolerant: whether bytes that are not UTF-8 are wrong in a row alone.
+        tolerant: that of `decoded_lines`.
     """
     style = STYLES.get(ending or path.suffix.lower())
     if style is None:

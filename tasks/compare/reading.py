@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmo.common.errors import InputError
-from elmo.common.files import LONGEST_TEXT, parse_json
+from elmo.common.files import LONGEST_TEXT, UNDECODED, decoded_lines, encoding_of, parse_json
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 LOOKED_AT = 500  # rows by which the form of a table is found
@@ -108,14 +108,11 @@ def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
 
 
 def _decoded(path: Path, said: list[str]) -> str:
-    """The text of a file; one that is not UTF-8 is read as Windows-1252, and said so."""
-    raw = path.read_bytes()
-    try:
-        return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        said.append(f"{path.name} is not UTF-8 (line {line}): read as Windows-1252; check letters with accents")
-        return raw.decode("cp1252", errors="replace")
+    """The text of a file; if it is not UTF-8, that is said."""
+    encoding, line = encoding_of(path)
+    if line:
+        said.append(f"{path.name} is partly not UTF-8 (line {line}): read as {encoding}; check letters with accents")
+    return UNDECODED.sub("\N{REPLACEMENT CHARACTER}", "".join(decoded_lines(path, tolerant=True)))
 
 
 def _delimited(path: Path, text: str) -> tuple[list[str], Rows, str]:

@@ -87,7 +87,7 @@ def test_rows_that_cannot_be_read_keep_their_places(exported, tmp_path, capsys):
         b"Ada,a fine day",
         b"Bo",
         b"Cy,a day,or,two",
-        b"D\xff,a bad day",
+        b"D\x81,a bad day",  # no letter of Windows-1252 either
         b'Ed,"a "day',
         b"Flo,a bad day",
     ]
@@ -105,6 +105,34 @@ def test_rows_that_cannot_be_read_keep_their_places(exported, tmp_path, capsys):
         *(("5", "UTF-8 text"), ("6", "a table")),
     ]
     assert "4 of 6 have no prediction" in captured.err
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-be"])
+def test_other_encodings_are_read_as_they_were_to_train_on(exported, tmp_path, capsys, encoding):
+    """Tables and lines of text have the same predictions as in UTF-8."""
+    content = "who,review\nZoë,a fine day\nAda,é\n"
+    for name, output in (("new.csv", "csv"), ("new.csv", "json"), ("new.txt", "text")):
+        said = []
+        for mark, as_written in (("", "utf-8"), ("\ufeff" * (encoding == "utf-16-be"), encoding)):
+            (tmp_path / name).write_text(mark + content, encoding=as_written)
+            assert predict([str(exported), str(tmp_path / name), "--output", output]) == 0
+            said.append(capsys.readouterr())
+        assert said[0] == said[1]
+
+
+def test_a_damaged_row_does_not_change_how_the_others_are_read(exported, tmp_path, capsys):
+    """Neither in UTF-8, where Windows-1252 would have letters for all bytes, nor in UTF-16, here half a character."""
+    utf_8 = "who,review\nZoë,a fine day\n?,a bad day\nJosé,a bad day\n"
+    utf_16 = utf_8.encode("utf-16-le").replace(b"?\0", b"\x00\xd8")
+    for content in (utf_8.encode().replace(b"?", b"\xe9"), b"\xff\xfe" + utf_16):
+        (tmp_path / "new.csv").write_bytes(content)
+        assert predict([str(exported), str(tmp_path / "new.csv"), "--output", "csv"]) == 1
+        captured = capsys.readouterr()
+        rows = list(csv.reader(io.StringIO(captured.out)))
+        assert [row[0] for row in rows] == ["who", "Zoë", "\ufffd", "José"]
+        assert [bool(row[2]) for row in rows] == [True, True, False, True]
+        assert f"{tmp_path / 'new.csv'}, line 3: expected UTF-8 text, found other bytes" in captured.err
+        assert "1 of 3 have no prediction" in captured.err
 
 
 def test_csv_needs_a_table(exported, tmp_path, capsys):

@@ -162,6 +162,14 @@ def test_another_encoding(tmp_path):
     assert "not UTF-8 (line 2): read as Windows-1252" in data.said[0]
 
 
+def test_a_damaged_line_does_not_change_how_the_others_are_read(tmp_path):
+    lines = ["text,label", *(f"café {text},{label}" for text, label in rows())]
+    (tmp_path / "x.csv").write_bytes("\n".join(lines).encode().replace(b"\xa9", b"", 1))
+    data = read_own(str(tmp_path / "x.csv"))
+    assert [row.texts[0][:4] for row in data.rows[:2]] == ["caf\ufffd", "café"]
+    assert "not UTF-8 (line 2): read as UTF-8" in data.said[0]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
