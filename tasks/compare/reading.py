@@ -15,7 +15,7 @@ from elmo.common.files import LONGEST_TEXT, UNDECODED, decoded_lines, encoding_o
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 LOOKED_AT = 500  # rows by which the form of a table is found
-LEAST = 40  # examples
+LEAST = 40  # distinct texts; equal ones are in one part
 MOST_RARE = 5  # a label of fewer texts cannot be in all parts
 MOST_CLASSES = 200
 MOST_NUMBERS = 10  # of different numbers that are classes
@@ -320,7 +320,7 @@ def _checked(data: OwnData) -> OwnData:
     """The data without what cannot be compared, each with a line that says so.
 
     Raises:
-        InputError: there is one class only, the labels are numbers, or there are too few examples.
+        InputError: there is one class only, the labels are numbers, or there are too few distinct texts.
     """
     counts, column = Counter(row.label for row in data.rows), data.columns[-1]
     numbers = {label for label in counts if re.fullmatch(r"[-+]?\d*[.,]?\d+", label)}
@@ -337,6 +337,7 @@ def _checked(data: OwnData) -> OwnData:
         raise InputError(f"{column}: expected at most {MOST_CLASSES} different tags, found {len(kinds):,}. Merge some")
     if data.rows and len(kinds) < 2:
         raise InputError(f"{column}: expected at least two labels, found only {', '.join(kinds)}. {REMEDY}")
-    if (few := len(data.rows)) < LEAST:
-        raise InputError(f"expected at least {LEAST} examples, {MOST_RARE} of each label, found {few}. Label more")
+    distinct = {tuple(" ".join(text.lower().split()) for text in row.texts) for row in data.rows}
+    if (few := len(distinct)) < LEAST:
+        raise InputError(f"expected at least {LEAST} distinct texts, {MOST_RARE} of each label, found {few}. Add more")
     return data

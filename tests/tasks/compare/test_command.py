@@ -133,6 +133,14 @@ def test_failed_runs_are_said(tmp_path, capsys, monkeypatch):
     assert "nowhere.txt" in error
 
 
+def test_equal_texts_are_said_before_the_first_run(tmp_path, capsys):
+    lines = ["review,stars", *(f"The same text.,{label}" for _, label in texts())]
+    assert main([str(write(tmp_path / "x.csv", lines)), "--runs", str(tmp_path / "runs")]) == 1
+    expected = "tasks.compare: expected at least 40 distinct texts, 5 of each label, found 1. Add more\n"
+    assert capsys.readouterr() == ("", expected)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_seeds_are_needed(tmp_path, capsys):
     assert main([str(signal(tmp_path)), "--seeds", "0", "--runs", str(tmp_path / "runs")]) == 1
     assert capsys.readouterr().err == "tasks.compare: --seeds: expected at least 1, found 0\n"

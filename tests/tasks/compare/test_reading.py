@@ -64,14 +64,15 @@ def test_pairs(tmp_path):
 
 
 def test_words_with_tags(tmp_path):
-    sentence = ["1 Ada NNP B-PER", "2 sleeps VBZ O", ""]
-    data = read_own(table(tmp_path / "x.conll", ["# a comment", *(sentence * 50)]))
+    lines = [line for i in range(50) for line in (f"1 Ada{i} NNP B-PER", "2 sleeps VBZ O", "")]
+    data = read_own(table(tmp_path / "x.conll", ["# a comment", *lines]))
     assert (data.task, len(data.rows)) == ("ner", 50)
-    assert (data.rows[0].texts, data.rows[0].tags) == (("Ada", "sleeps"), ("B-PER", "O"))
+    assert (data.rows[0].texts, data.rows[0].tags) == (("Ada0", "sleeps"), ("B-PER", "O"))
 
 
 def test_tags_without_spans_are_spans_of_one_word(tmp_path):
-    data = read_own(table(tmp_path / "x.txt", ["Ada\tNNP", "sleeps\tVBZ", ""] * 50))
+    lines = [line for i in range(50) for line in (f"Ada{i}\tNNP", "sleeps\tVBZ", "")]
+    data = read_own(table(tmp_path / "x.txt", lines))
     assert data.rows[0].tags == ("B-NNP", "B-VBZ")
     assert "each word has a tag" in data.said[1]
 
@@ -84,15 +85,17 @@ def test_columns_of_conllu_are_words_and_parts_of_speech(tmp_path):
         ("3", "go", "go", "VERB"),
     ]
     lines = ["# text = don't go", *("\t".join([*own, *"_" * 6]) for own in words), ""]
-    data = read_own(table(tmp_path / "x.conllu", lines * 50))
-    assert (data.rows[0].texts, data.rows[0].tags) == (("do", "n't", "go"), ("B-AUX", "B-PART", "B-VERB"))
+    data = read_own(
+        table(tmp_path / "x.conllu", [line.replace("go\t", f"go{i}\t") for i in range(50) for line in lines])
+    )
+    assert (data.rows[0].texts, data.rows[0].tags) == (("do", "n't", "go0"), ("B-AUX", "B-PART", "B-VERB"))
     assert len(data.rows) == 50
 
 
 def test_a_word_may_be_the_sign_of_comments_and_lines_may_have_more_columns(tmp_path):
-    lines = ["# newdoc", "#\tO", "Ada\tB-X\tmore", "", "Bo\tO", ""]
-    data = read_own(table(tmp_path / "x.conll", lines * 30))
-    assert [row.texts for row in data.rows[:2]] == [("#", "Ada"), ("Bo",)]
+    lines = [f"# newdoc\n#\tO\nAda{i}\tB-X\tmore\n\nBo{i}\tO\n" for i in range(30)]
+    data = read_own(table(tmp_path / "x.conll", lines))
+    assert [row.texts for row in data.rows[:2]] == [("#", "Ada0"), ("Bo0",)]
     assert data.rows[0].tags == ("O", "B-X")
 
 
@@ -103,9 +106,11 @@ def test_trees_have_the_label_of_their_root(tmp_path):
 
 
 def test_lists_of_words_and_tags(tmp_path):
-    rows = [{"id": i, "tokens": ["Ada", "sleeps"], "pos_tags": [3, 4], "ner_tags": ["B-PER", "O"]} for i in range(60)]
+    rows = [
+        {"id": i, "tokens": [f"Ada{i}", "sleeps"], "pos_tags": [3, 4], "ner_tags": ["B-PER", "O"]} for i in range(60)
+    ]
     data = read_own(table(tmp_path / "x.jsonl", map(json.dumps, rows)))
-    assert (data.task, data.rows[0].texts, data.rows[0].tags) == ("ner", ("Ada", "sleeps"), ("B-PER", "O"))
+    assert (data.task, data.rows[0].texts, data.rows[0].tags) == ("ner", ("Ada0", "sleeps"), ("B-PER", "O"))
 
 
 def test_a_folder_of_text_files_by_class(tmp_path):
@@ -177,8 +182,11 @@ def test_a_damaged_line_does_not_change_how_the_others_are_read(tmp_path):
         (["text,label", *(f"{text},{i / 7:.2f}" for i, (text, _) in enumerate(rows()))], "found 60 different numbers"),
         (
             ["text,label", *(f"{text},{label}" for text, label in rows(30))],
-            "at least 40 examples, 5 of each label, found",
+            "at least 40 distinct texts, 5 of each label, found 30",
         ),
+        (["text,label", *(f"the same text,{label}" for _, label in rows())], "at least 40 distinct texts, .* found 1"),
+        (["text,label", *(f"{t.upper()}  too,{n}\n{t} too,{n}" for t, n in rows(38))], "at least 40 .* found 38"),
+        (["Ada\tB-X", "sleeps\tO", ""] * 50, "at least 40 distinct texts, .* found 1"),
         (["text,label", *(f"{text},{i}x" for i, (text, _) in enumerate(rows(10)))], "5 of each label, found 0"),
         (["text,label", *(f"{t},{i % 20 / 8}" for i, (t, _) in enumerate(rows(600)))], "found 20 different numbers"),
         (["Ada\tO", "sleeps\tO", ""] * 50, "at least two labels, found only O"),
