@@ -80,19 +80,21 @@ def left_partials(folder: Path, pattern: str) -> list[Path]:
     return [path for path in partials if re.search(r"\.[0-9]+-[0-9a-f]+\.partial$", path.name)]
 
 
-def encoding_of(path: Path) -> tuple[str, int]:
-    """The encoding of a file, and the first line that is not UTF-8, or 0; what can be read once only is taken as UTF-8.
+def encoding_of(path: Path) -> tuple[str, str]:
+    """The encoding of a file, and what to say if it is not whole UTF-8; what can be read once only is taken as UTF-8.
 
     It is UTF-16 by its byte order mark, and Windows-1252 if most lines that are not ASCII are not UTF-8 either.
     """
     if not path.is_file() or path.parent == Path("/dev"):
-        return "UTF-8", 0
+        return "UTF-8", ""
     with path.open("rb") as file:
         if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "UTF-16", 0
+            return "UTF-16", ""
         texts = enumerate((line.decode(errors="unread") for line in file), start=1)
         odd = [number if UNDECODED.search(text) else 0 for number, text in texts if not text.isascii()]
-    return ("Windows-1252" if odd.count(0) < len(odd) / 2 else "UTF-8"), next(filter(None, odd), 0)
+    encoding, line = "Windows-1252" if odd.count(0) < len(odd) / 2 else "UTF-8", next(filter(None, odd), 0)
+    said = f"{path.name} is partly not UTF-8 (line {line}): read as {encoding}; check letters with accents"
+    return encoding, said if line else ""
 
 
 def decoded_lines(path: Path, tolerant: bool = False) -> Iterator[str]:

@@ -109,9 +109,7 @@ def read_own(given: str, columns: Sequence[str] = ()) -> OwnData:
 
 def _decoded(path: Path, said: list[str]) -> str:
     """The text of a file; if it is not UTF-8, that is said."""
-    encoding, line = encoding_of(path)
-    if line:
-        said.append(f"{path.name} is partly not UTF-8 (line {line}): read as {encoding}; check letters with accents")
+    said += filter(None, encoding_of(path)[1:])
     return UNDECODED.sub("\N{REPLACEMENT CHARACTER}", "".join(decoded_lines(path, tolerant=True)))
 
 

@@ -16,7 +16,7 @@ import torch
 from elmo.common import checks
 from elmo.common.device import choose_device, is_out_of_memory
 from elmo.common.errors import InputError, excerpt, naming
-from elmo.common.files import STYLES, UNDECODED, print_lines, raw_rows, sha256_of
+from elmo.common.files import STYLES, UNDECODED, encoding_of, print_lines, raw_rows, sha256_of
 from elmo.common.progress import Reporter
 from elmo.common.tensor_files import read_tensors, write_tensors
 from results.records.identity import BY_NAME_OR_PATH, RECORD_NAME, WEIGHTS_NAME, is_name
@@ -434,6 +434,8 @@ def predict(options: argparse.Namespace) -> int:
             raise InputError("--output csv: expected a file that ends in .csv or .tsv, found another input. Name one")
         _, header, _ = next(raw_rows(source, f".{kind}", tolerant=True), (1, [], ""))
         print(UNDECODED.sub("\ufffd", csv_line([*header, "prediction", *model.task.probability_labels()])), end="")
+    if said := encoding_of(source)[1]:
+        print(f"tasks.predict: {said}", file=sys.stderr)
     asked = _asked(model, source, kind, options.score)
     parts = [list(asked)] if kind == "data" else _some_at_once(asked, model.task.size)  # data: in the run's batches
     done, failed = 0, 0
